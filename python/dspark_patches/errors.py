@@ -1,0 +1,63 @@
+"""Expected failures, as data.
+
+Every failure that a user can cause or meet is a :class:`Failure`: it says what
+happened, why, and what to run next, and it carries its own exit code. Anything
+else that escapes is a bug of ours and ends in :attr:`Exit.BUG`.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class Exit(IntEnum):
+    """Process exit codes, one per way to end."""
+
+    OK = 0
+    FINDINGS = 1
+    USAGE = 2
+    PRECONDITION = 3
+    CONFLICT = 4
+    BUG = 70
+    INTERRUPTED = 130
+
+
+class Failure(Exception):
+    """Something the user can understand and mend.
+
+    Args:
+        message: what went wrong, one sentence, naming patch, file and line
+            where there are any.
+        cause: why, as far as it is known; may be empty.
+        next_step: the command or action that helps; may be empty.
+    """
+
+    exit_code = Exit.PRECONDITION
+
+    def __init__(self, message: str, *, cause: str = "", next_step: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.cause = cause
+        self.next_step = next_step
+
+
+class Precondition(Failure):
+    """The world is not as the verb needs it: dirty tree, no network, old git."""
+
+
+class Conflict(Failure):
+    """A patch does not fit the tree that it was asked to change."""
+
+    exit_code = Exit.CONFLICT
+
+
+class Usage(Failure):
+    """The request itself makes no sense, such as an unknown base."""
+
+    exit_code = Exit.USAGE
+
+
+class BadInput(Failure):
+    """A mail, lock, control or journal that is broken or hostile."""
+
+    exit_code = Exit.PRECONDITION
