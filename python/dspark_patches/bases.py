@@ -18,14 +18,14 @@ class Base(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """One SGLang release that we support.
 
     Attributes:
-        name: the release's tag, such as ``v0.5.16``.
+        tag: the release's name, such as ``v0.5.16``.
         version: its version in the package registry.
         wheel: the full file name of the one wheel that stands for the release.
         requires_python: the Python versions that the release supports.
         commit: the tag's commit; empty where it is not known.
     """
 
-    name: str
+    tag: str
     version: str
     wheel: str
     requires_python: str
@@ -52,8 +52,8 @@ def load(path: Path | None = None) -> dict[str, Base]:
     try:
         tables = msgspec.toml.decode(path.read_bytes(), type=dict[str, dict[str, str]])
         bases = {
-            name: msgspec.convert(table | {"name": name}, Base)
-            for name, table in tables.items()
+            tag: msgspec.convert(table | {"tag": tag}, Base)
+            for tag, table in tables.items()
         }
     except (OSError, UnicodeDecodeError, msgspec.MsgspecError) as error:
         raise BadInput(f"{path} cannot be read as the table of bases", cause=str(error))
@@ -80,7 +80,7 @@ def find(name: str) -> Base:
 
 def series_dir(base: Base) -> Path:
     """Where the base's mails, controls and lock lie."""
-    return data_root() / "patches" / base.name
+    return data_root() / "patches" / base.tag
 
 
 def with_series() -> tuple[Base, ...]:
