@@ -26,6 +26,7 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
 from . import unpack
 from .bases import Base
+from .diff import blob_id
 from .errors import BadInput, Failure, Precondition
 
 _ORIGIN = "origin.json"
@@ -109,12 +110,6 @@ def verify_files(released: Released, blobs: Mapping[str, str]) -> None:
                 cause="missing" if data is None else f"its blob id is not {blob}",
                 next_step=f"remove {released.root} and run again",
             )
-
-
-def blob_id(data: bytes) -> str:
-    """git's object id for a file with this content."""
-    header = b"blob %d\0" % len(data)
-    return hashlib.sha1(header + data, usedforsecurity=False).hexdigest()
 
 
 def _cached(folder: Path, base: Base, sha256: str | None) -> Released | None:
