@@ -18,7 +18,8 @@ from .errors import Precondition
 MINIMUM_VERSION = (2, 34)
 
 # A repository's own config cannot be switched off, so what changes output or
-# runs programs is overridden key by key.
+# runs programs is overridden key by key. An external diff cannot be: an empty
+# command fails, so whoever asks for a diff passes --no-ext-diff.
 _OVERRIDES = {
     "core.autocrlf": "false",
     "core.safecrlf": "false",
@@ -36,11 +37,17 @@ _OVERRIDES = {
     "diff.algorithm": "myers",
     "diff.indentHeuristic": "true",
     "diff.renames": "false",
-    "diff.external": "",
     "diff.orderFile": os.devnull,
     "diff.suppressBlankEmpty": "false",
     "format.signature": "",
     "commit.gpgSign": "false",
+    "apply.whitespace": "nowarn",
+    "apply.ignoreWhitespace": "no",
+    "am.keepcr": "false",
+    "am.threeWay": "false",
+    "mailinfo.scissors": "false",
+    "i18n.commitEncoding": "UTF-8",
+    "i18n.logOutputEncoding": "UTF-8",
     "gc.auto": "0",
     "user.name": "dspark-patches",
     "user.email": "noreply@dspark-patches.invalid",
@@ -99,7 +106,8 @@ class Git:
     def _start(
         self, args: Sequence[str], stdin: bytes
     ) -> subprocess.CompletedProcess[bytes]:
-        overrides = [f"-c{key}={value}" for key, value in _OVERRIDES.items()]
+        pairs = (f"{key}={value}" for key, value in _OVERRIDES.items())
+        overrides = [word for pair in pairs for word in ("-c", pair)]
         try:
             return subprocess.run(
                 ["git", *overrides, *args],
