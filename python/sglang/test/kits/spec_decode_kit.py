@@ -1,0 +1,293 @@
+"""Real KV bookkeeping of speculative decoding on a CPU.
+
+Pools, allocator, prefix cache, ``Req``, ``ScheduleBatch`` and draft input are
+the ones that serve; only the model's forward is simulated, and two Triton
+kernels have a stand-in of the same contract. Where releases differ is known to
+``spec_decode_compat`` alone.
+
+    class TestEviction(SpecDecodeTestCase):
+        def test_bounded(self):
+            rig = self.make_rig(algorithm="DSPARK", sliding_window=32)
+            batch = rig.start([rig.make_req(prompt_len=40)])
+            for _ in range(100):
+                rig.step(batch, accepted=4)
+            self.assertLess(rig.swa_used(), 100)
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Optional
+from unittest.mock import patch
+
+import torch
+
+from sglang.test.test_utils import CustomTestCase, maybe_stub_sgl_kernel
+
+maybe_stub_sgl_kernel()
+
+from sglang.srt.environ import envs  # noqa: E402
+from sglang.srt.managers.schedule_batch import Req, ScheduleBatch  # noqa: E402
+from sglang.srt.managers.schedule_policy import PrefillAdder  # noqa: E402
+from sglang.srt.mem_cache import allocation  # noqa: E402
+from sglang.srt.mem_cache.allocator import paged  # noqa: E402
+from sglang.srt.mem_cache.allocator.swa import (  # noqa: E402
+    SWATokenToKVPoolAllocator,
+)
+from sglang.srt.mem_cache.memory_pool import (  # noqa: E402
+    MHATokenToKVPool,
+    ReqToTokenPool,
+)
+from sglang.srt.mem_cache.swa_memory_pool import SWAKVPool  # noqa: E402
+from sglang.srt.runtime_context import get_context  # noqa: E402
+from sglang.srt.sampling.sampling_params import SamplingParams  # noqa: E402
+from sglang.srt.speculative.draft_worker_common import (  # noqa: E402
+    make_draft_input_v2,
+)
+from sglang.srt.speculative.spec_info import SpeculativeAlgorithm  # noqa: E402
+from sglang.test.kits.spec_decode_compat import (  # noqa: E402
+    cache_unfinished_req,
+    kv_committed_len,
+    make_prefix_cache,
+    release_finished_req,
+    set_kv_committed_len,
+)
+
+VOCAB_SIZE = 256
+
+
+class SpecDecodeRig:
+    """One decode node's KV side: pools, prefix cache and a decode clock.
+
+    Args:
+        algorithm: a ``SpeculativeAlgorithm`` name.
+        cache: a kind from ``prefix_cache_kinds()``.
+        page_size, sliding_window: in tokens.
+        full_size, swa_size: pool sizes in tokens, whole pages.
+        overlap: whether a step's result lands one step later.
+        max_reqs, max_context_len: the request table's rows and columns.
+    """
+
+    def __init__(
+        self,
+        *,
+        algorithm: str = "DSPARK",
+        cache: str = "chunk",
+        page_size: int = 1,
+        sliding_window: int = 32,
+        full_size: int = 8192,
+        swa_size: int = 4096,
+        overlap: bool = False,
+        max_reqs: int = 8,
+        max_context_len: int = 8192,
+    ) -> None:
+        self.algorithm = SpeculativeAlgorithm.from_string(algorithm)
+        self.overlap = overlap
+        self.page_size = page_size
+        self.forward_ct = 0
+        self._in_flight: Optional[list[tuple[Req, int]]] = None
+        self.req_to_token_pool = ReqToTokenPool(
+            size=max_reqs,
+            max_context_len=max_context_len,
+            device="cpu",
+            enable_memory_saver=False,
+        )
+        kv_pool = SWAKVPool(
+            size=full_size,
+            size_swa=swa_size,
+            page_size=page_size,
+            dtype=torch.float16,
+            head_num=1,
+            head_dim=1,
+            swa_attention_layer_ids=[0],
+            full_attention_layer_ids=[1],
+            device="cpu",
+            token_to_kv_pool_class=MHATokenToKVPool,
+            enable_memory_saver=False,
+        )
+        self.allocator = SWATokenToKVPoolAllocator(
+            size=full_size,
+            size_swa=swa_size,
+            page_size=page_size,
+            dtype=torch.float16,
+            device="cpu",
+            kvcache=kv_pool,
+            need_sort=False,
+        )
+        self.tree_cache = make_prefix_cache(
+            cache, self.req_to_token_pool, self.allocator, page_size, sliding_window
+        )
+
+    def make_req(self, prompt_len: int, rid: str = "r0", first_token: int = 1) -> Req:
+        """A request whose prompt is ``prompt_len`` tokens; equal first tokens
+        give equal prompts, so that prefixes can be shared."""
+        prompt = array("q", ((first_token + i) % VOCAB_SIZE for i in range(prompt_len)))
+        req = Req(rid, "", prompt, SamplingParams(max_new_tokens=1))
+        req.tokenizer = None
+        return req
+
+    def prefill(self, reqs: Sequence[Req]) -> ScheduleBatch:
+        """Admit ``reqs`` as the scheduler does and allocate their prompts; the
+        prefill forward is still in flight when this returns."""
+        adder = PrefillAdder(
+            self.page_size,
+            self.tree_cache,
+            self.allocator,
+            running_batch=None,
+            new_token_ratio=1.0,
+            rem_input_tokens=1 << 30,
+            rem_chunk_tokens=None,
+        )
+        for req in reqs:
+            req.init_next_round_input(self.tree_cache)
+            adder.add_one_req(req, has_chunked_req=False, truncation_align_size=None)
+        if adder.can_run_list != list(reqs):
+            raise AssertionError("the pools are too small to admit the requests")
+        batch = ScheduleBatch.init_new(
+            list(reqs),
+            self.req_to_token_pool,
+            self.allocator,
+            self.tree_cache,
+            _MODEL_CONFIG,
+            self.overlap,
+            self.algorithm,
+        )
+        batch.prepare_for_extend()
+        self._count_forward(batch)
+        self._in_flight = [(req, 0) for req in reqs]
+        return batch
+
+    def start(self, reqs: Sequence[Req]) -> ScheduleBatch:
+        """:meth:`prefill`, with the first token of each request sampled unless
+        overlap leaves that to the next step."""
+        batch = self.prefill(reqs)
+        if not self.overlap:
+            self.process_result()
+        self.set_draft_input(batch)
+        return batch
+
+    def step(self, batch: ScheduleBatch, accepted: int | Sequence[int] = 1) -> None:
+        """One decode iteration: the release's own ``prepare_for_decode``, then a
+        forward that accepts ``accepted`` tokens of each request."""
+        batch.prepare_for_decode()
+        self._count_forward(batch)
+        if self.overlap:
+            self.process_result()
+        lens = [accepted] * len(batch.reqs) if isinstance(accepted, int) else accepted
+        self._in_flight = list(zip(batch.reqs, lens, strict=True))
+        if not self.overlap:
+            self.process_result()
+        self.set_draft_input(batch)
+
+    def process_result(self) -> None:
+        """Apply the forward in flight: commit what it accepted. A prefill accepts
+        nothing and samples the first token."""
+        for req, accept_len in self._in_flight or ():
+            if accept_len == 0:
+                req.output_ids.append(1)
+                cache_unfinished_req(req, self.tree_cache)
+                continue
+            set_kv_committed_len(req, kv_committed_len(req) + accept_len)
+            req.output_ids.extend([1] * accept_len)
+        self._in_flight = None
+
+    def set_draft_input(self, batch: ScheduleBatch) -> None:
+        """Install what the draft worker hands over: a fresh input, whose buffers
+        no earlier iteration has filled."""
+        bs = len(batch.reqs)
+        batch.seq_lens = torch.tensor(
+            [kv_committed_len(req) for req in batch.reqs], dtype=torch.int64
+        )
+        if self.algorithm.is_dflash_family():
+            batch.spec_info = make_draft_input_v2(
+                bonus_tokens=torch.ones(bs, dtype=torch.int64),
+                new_seq_lens=batch.seq_lens,
+            )
+
+    def release(self, req: Req) -> None:
+        """Finish ``req`` through the release's own path."""
+        release_finished_req(req, self.tree_cache)
+
+    def swa_used(self) -> int:
+        """SWA tokens that are allocated, whoever holds them."""
+        return self.allocator.size_swa - self.allocator.swa_available_size()
+
+    def full_used(self) -> int:
+        """Full-attention tokens that are allocated, whoever holds them."""
+        return self.allocator.size_full - self.allocator.full_available_size()
+
+    def _count_forward(self, batch: ScheduleBatch) -> None:
+        self.forward_ct += 1
+        batch.forward_iter = self.forward_ct
+
+
+class SpecDecodeTestCase(CustomTestCase):
+    """Installs the CPU stand-ins for each test."""
+
+    draft_tokens = 6
+    eviction_interval = 8
+
+    def setUp(self) -> None:
+        super().setUp()
+        for stand_in in (
+            patch.object(paged, "alloc_extend_kernel", _AllocExtend()),
+            patch.object(
+                allocation, "assign_req_to_token_pool_func", _assign_req_to_token
+            ),
+            envs.SGLANG_SWA_EVICTION_INTERVAL.override(self.eviction_interval),
+        ):
+            stand_in.__enter__()
+            self.addCleanup(stand_in.__exit__, None, None, None)
+
+    def make_rig(
+        self, *, algorithm: str = "DSPARK", page_size: int = 1, **options
+    ) -> SpecDecodeRig:
+        """A rig, and the server configuration that goes with its algorithm."""
+        config = get_context().override_server_args(
+            attention_backend="torch_native",
+            speculative_algorithm=algorithm,
+            speculative_num_draft_tokens=self.draft_tokens,
+            speculative_num_steps=self.draft_tokens - 1,
+            speculative_eagle_topk=1,
+            chunked_prefill_size=-1,
+            page_size=page_size,
+        )
+        config.install()
+        self.addCleanup(config.restore)
+        return SpecDecodeRig(algorithm=algorithm, page_size=page_size, **options)
+
+
+class _AllocExtend:
+    """Launches upstream's own loop in place of ``alloc_extend_kernel``."""
+
+    def __getitem__(self, grid):
+        return self._launch
+
+    @staticmethod
+    def _launch(
+        prefix_lens, seq_lens, last_loc, free_pages, out_indices, bs_upper, page_size
+    ) -> None:
+        del bs_upper
+        paged.alloc_extend_naive(
+            prefix_lens, seq_lens, last_loc, free_pages, out_indices, page_size, "cpu"
+        )
+
+
+def _assign_req_to_token(
+    req_pool_indices, req_to_token, start_offset, end_offset, out_cache_loc, batch_size
+) -> None:
+    """The contract of ``assign_req_to_token_pool``: row ``i`` of the table takes
+    its run of ``out_cache_loc`` at ``[start_offset[i], end_offset[i])``."""
+    taken = 0
+    for i in range(batch_size):
+        start, end = int(start_offset[i]), int(end_offset[i])
+        run = out_cache_loc[taken : taken + end - start]
+        req_to_token[int(req_pool_indices[i]), start:end] = run.to(req_to_token.dtype)
+        taken += end - start
+
+
+_MODEL_CONFIG = SimpleNamespace(
+    vocab_size=VOCAB_SIZE, is_encoder_decoder=False, is_multimodal=False
+)
