@@ -108,7 +108,7 @@ def scan(
     files = _numbered(folder, ".patch", failures)
     if not files and not failures:
         raise Usage(
-            f"{base.name} has no series",
+            f"{base.tag} has no series",
             next_step="name a base that has mails below patches/",
         )
     controls = _controls(folder, {number for number, _ in files}, failures)
@@ -124,7 +124,7 @@ def scan(
             continue
         own = tuple(control for control in controls if control.number == number)
         patches.append(Patch(number=number, name=path.stem, mail=mail, controls=own))
-    series = Series(base=base.name, folder=folder, patches=tuple(patches))
+    series = Series(base=base.tag, folder=folder, patches=tuple(patches))
     return series, tuple(failures)
 
 

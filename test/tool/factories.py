@@ -20,7 +20,7 @@ TRAILERS = (
 def make_base(name: str = "v0.5.16") -> Base:
     version = name.removeprefix("v")
     return Base(
-        name=name,
+        tag=name,
         version=version,
         wheel=f"sglang-{version}-py3-none-any.whl",
         requires_python=">=3.10",
@@ -87,6 +87,15 @@ def write_files(root: Path, files: Mapping[str, bytes]) -> None:
         target = root / path
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(content)
+
+
+def write_series(folder: Path, *mails: mail.Mail, slug: str = "patch") -> Path:
+    """A base's folder that holds ``mails`` in this order."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, value in enumerate(mails, 1):
+        path = folder / f"{number:04}-{slug}.patch"
+        path.write_bytes(mail.render(value))
+    return folder
 
 
 def _side(marker: bytes, content: bytes) -> list[bytes]:

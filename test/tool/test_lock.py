@@ -1,0 +1,172 @@
+"""The lock says what a series stands on, and survives no tampering."""
+
+from __future__ import annotations
+
+import string
+from pathlib import Path
+
+import pytest
+from dspark_patches import diff, lock, mail, series
+from dspark_patches.errors import BadInput, Failure, Precondition
+from dspark_patches.git import Git
+from factories import (
+    make_base,
+    make_delete,
+    make_edit,
+    make_mail,
+    write_files,
+    write_series,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+SHA256 = "ab" * 32
+CLOCK = "python/sglang/srt/clock.py"
+GUARD = "test/registered/unit/test_guard.py"
+KIT = "python/sglang/test/kits/clock_kit.py"
+
+
+def two_patches() -> tuple[mail.Mail, ...]:
+    return (
+        make_mail(
+            make_edit(CLOCK, b"tick\n", b"tick once\n"),
+            diff.render_add(KIT, b"kit\n"),
+            make_edit(GUARD, b"guard\n", b"guard clock\n"),
+        ),
+        make_mail(
+            make_edit(CLOCK, b"tick once\n", b"evict, tick once\n"),
+            make_delete("python/sglang/srt/old.py", b"old\n"),
+        ),
+    )
+
+
+def build(folder: Path, root: Path) -> lock.Lock:
+    base = make_base()
+    loaded = series.load(base, folder)
+    return lock.build(base, loaded, SHA256, lock.carried_blobs(loaded, root))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return write_series(tmp_path / "patches" / "v0.5.16", *two_patches())
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    old = {"python/sglang/srt/old.py": b"old\n"}
+    write_files(tmp_path / "root", {CLOCK: b"tick\n"} | old)
+    return tmp_path / "root"
+
+
+def test_the_lock_states_base_and_result(folder: Path, root: Path) -> None:
+    built = build(folder, root)
+    assert built.wheel == lock.Wheel(file=make_base().wheel, sha256=SHA256)
+    assert built.edited[CLOCK] == lock.Edited(
+        base=diff.blob_id(b"tick\n"),
+        result=diff.blob_id(b"evict, tick once\n"),
+        in_wheel=True,
+    )
+    assert built.edited[GUARD].in_wheel is False
+    assert built.added == {KIT: diff.blob_id(b"kit\n")}
+    assert built.result_blobs()["python/sglang/srt/old.py"] == diff.ZEROS
+    assert set(built.base_blobs(in_wheel=False)) == {GUARD}
+    assert [patch.name for patch in built.patches] == ["0001-patch", "0002-patch"]
+
+
+def test_a_lock_comes_back_from_its_file(folder: Path, root: Path) -> None:
+    built = build(folder, root)
+    lock.path_of(make_base(), folder).write_bytes(lock.render(built))
+    assert lock.load(make_base(), folder) == built
+    assert lock.render(lock.load(make_base(), folder)) == lock.render(built)
+
+
+def test_a_base_that_differs_is_refused(folder: Path, root: Path) -> None:
+    (root / CLOCK).write_bytes(b"tock\n")
+    with pytest.raises(BadInput, match=f"0001-patch.patch: {CLOCK} begins with"):
+        build(folder, root)
+
+
+def test_a_package_file_that_the_wheel_lacks_is_refused(
+    folder: Path, root: Path
+) -> None:
+    (root / CLOCK).unlink()
+    with pytest.raises(BadInput, match=f"the base has {diff.ZEROS}"):
+        build(folder, root)
+
+
+def test_a_missing_lock_is_said_to_be_missing(tmp_path: Path) -> None:
+    with pytest.raises(Precondition, match="has no lock") as caught:
+        lock.load(make_base(), tmp_path)
+    assert caught.value.next_step == "run `dspark-patches lock v0.5.16`"
+
+
+def test_a_lock_of_another_wheel_is_refused(folder: Path, root: Path) -> None:
+    data = lock.render(build(folder, root)).replace(b"0.5.16-py3", b"0.5.17-py3")
+    lock.path_of(make_base(), folder).write_bytes(data)
+    with pytest.raises(BadInput, match="locks sglang-0.5.17"):
+        lock.load(make_base(), folder)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b"python/sglang/srt/clock.py", b"../clock.py"),
+        (b"python/sglang/srt/clock.py", b"/etc/clock.py"),
+        (SHA256.encode(), b"ab"),
+        (SHA256.encode(), SHA256.upper().encode()),
+        (b"in_wheel = true", b'in_wheel = "true"'),
+        (b"in_wheel = true", b"in_wheel = true\nmore = 1"),
+        (b"[added]", b"[added]\nx = " + b"[" * 100_000),
+        (b"[added]", b"[added]\nx = " + b"1" * 100_000),
+        (b"[added]", b"[wheel]"),
+        (b"# Generated", b"# \xff"),
+    ],
+)
+def test_a_broken_lock_is_refused(
+    folder: Path, root: Path, old: bytes, new: bytes
+) -> None:
+    data = lock.render(build(folder, root))
+    assert old in data
+    with pytest.raises(BadInput, match="v0.5.16/lock.toml"):
+        lock.parse(data.replace(old, new), "v0.5.16/lock.toml")
+
+
+def locked() -> bytes:
+    blob = diff.blob_id(b"tick\n")
+    patch = lock.LockedPatch(name="0001-x", sha256=SHA256, patch_id=blob)
+    return lock.render(
+        lock.Lock(
+            wheel=lock.Wheel(file="x.whl", sha256=SHA256),
+            patches=(patch,),
+            edited={CLOCK: lock.Edited(base=blob, result=diff.ZEROS, in_wheel=True)},
+            added={KIT: blob},
+        )
+    )
+
+
+@settings(max_examples=300)
+@given(
+    at=st.integers(0, len(locked())),
+    noise=st.binary(max_size=4)
+    | st.text(string.punctuation, max_size=3).map(str.encode),
+    cut=st.integers(0, 4),
+)
+def test_a_corrupt_lock_is_refused_or_a_lock(at: int, noise: bytes, cut: int) -> None:
+    data = locked()
+    try:
+        value = lock.parse(data[:at] + noise + data[at + cut :])
+    except Failure:
+        return
+    assert lock.parse(lock.render(value)) == value
+
+
+def test_patch_ids_are_those_of_git(tmp_path: Path) -> None:
+    mails = [
+        *two_patches(),
+        make_mail(make_edit("x", b"a \t b\r\n", b"c"), make_edit("y", b"d", b"e\n")),
+        make_mail(diff.render_add("x", b"-- a\n\n++ b")),
+    ]
+    data = b"".join(map(mail.render, mails))
+    output = Git(tmp_path).text("patch-id", "--stable", stdin=data)
+    expected = [line.split()[0] for line in output.splitlines()]
+    assert [lock.patch_id(value.sections) for value in mails] == expected
