@@ -54,7 +54,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def status(self) -> Literal["passed", "failed", "error", "skipped"]:
-        """"failed" when every fault is the test's own assertion."""
+        """ "failed" when every fault is the test's own assertion."""
         if not self.faults:
             return "skipped" if self.skipped else "passed"
         own = all("AssertionError" in f.bases and not f.fixture for f in self.faults)

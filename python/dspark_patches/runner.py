@@ -95,9 +95,13 @@ def environment(tree: Path, python: str = sys.executable) -> dict[str, str]:
 
 
 def _lacks_torchvision(python: str, env: dict[str, str]) -> bool:
-    probe = "import importlib.util as u, sys; sys.exit(u.find_spec('torchvision') is None)"
+    probe = (
+        "import importlib.util as u, sys; sys.exit(u.find_spec('torchvision') is None)"
+    )
     try:
-        return subprocess.run([python, "-c", probe], env=env, check=False).returncode != 0
+        return (
+            subprocess.run([python, "-c", probe], env=env, check=False).returncode != 0
+        )
     except OSError as error:
         raise Precondition(f"{python} does not start", cause=str(error)) from error
 

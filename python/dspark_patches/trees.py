@@ -8,9 +8,11 @@ fuzz, for offsets or for a second application.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from . import lock, wheels
+from .bases import Base
 from .diff import ZEROS, Section, blob_id
 from .errors import Conflict, Precondition
 from .git import Git, GitError
@@ -18,6 +20,26 @@ from .wheels import Released
 
 # What a wheel carries of SGLang's repository; the rest is only in a checkout.
 _CARRIED = "python/"
+
+
+def released(
+    base: Base, notify: Callable[[str], None] = lambda message: None
+) -> Released:
+    """The base's released tree, its touched files verified against the lock.
+
+    A base that has no lock yet is taken as its wheel is.
+
+    Raises:
+        Precondition: the wheel cannot be had, or the files are not the locked
+            ones.
+        BadInput: the wheel or the lock is broken.
+    """
+    if not lock.path_of(base).exists():
+        return wheels.obtain(base, notify=notify)
+    locked = lock.load(base)
+    found = wheels.obtain(base, locked.wheel.sha256, notify)
+    wheels.verify_files(found, locked.base_blobs(in_wheel=True))
+    return found
 
 
 def copy(released: Released, root: Path) -> None:

@@ -1,0 +1,5 @@
+"""``python -m dspark_patches``."""
+
+from .cli import entry_point
+
+entry_point()

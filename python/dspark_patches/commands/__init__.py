@@ -1,0 +1,1 @@
+"""The verbs, one module each; every module has one click command, ``command``."""

@@ -1,0 +1,197 @@
+"""What counts as proof: red for the right reason, then green.
+
+Pure judgement over what became of the tests in each tree; nothing here runs
+anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Literal
+
+import msgspec
+
+from .outcomes import Fault, Outcome
+from .runner_child import selects
+from .series import Control, Patch, is_test
+
+PRISTINE = "pristine"
+PATCHED = "patched"
+
+# A test that cannot even be loaded says nothing about the code under test.
+_NEVER = {"ImportError", "SyntaxError"}
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """The tests' outcomes in one tree.
+
+    Attributes:
+        base: the base's tag.
+        tree: ``pristine``, ``patched`` or ``control NAME``.
+        outcomes: by test id.
+        left_out: by patch, the files that it edits and that no wheel carries.
+        seconds: building the tree and running the tests.
+    """
+
+    base: str
+    tree: str
+    outcomes: dict[str, Outcome]
+    left_out: dict[str, tuple[str, ...]] = {}
+    seconds: float = 0.0
+
+    def outcome(self, test: str) -> Outcome:
+        """A test's outcome, or that of its file when that did not load."""
+        path = test.split("::")[0]
+        missing = Outcome(id=test, skipped="it does not exist in this tree")
+        return self.outcomes.get(test) or self.outcomes.get(path, missing)
+
+
+class TestProof(msgspec.Struct, frozen=True, kw_only=True):
+    """What was seen of one test that a patch names."""
+
+    id: str
+    red: bool
+    red_on: tuple[str, ...]
+    reason: str
+    green: bool
+
+
+class PatchProof(msgspec.Struct, frozen=True, kw_only=True):
+    """What was seen of one patch."""
+
+    base: str
+    patch: str
+    kind: Literal["fix", "test"]
+    red: bool
+    green: bool
+    tests: tuple[TestProof, ...]
+    left_out: tuple[str, ...]
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that keeps a series from being proven.
+
+    ``patch`` is empty when no single patch is at fault; ``detail`` is what the
+    test said.
+    """
+
+    base: str
+    patch: str
+    message: str
+    detail: str = ""
+
+
+def tree_of(control: Control) -> str:
+    """The name of the tree that a control makes."""
+    return f"control {control.name}"
+
+
+def right_reason(outcome: Outcome) -> bool:
+    """Whether a test failed because of the code that was released.
+
+    Every fault must be an assertion of the test, or an exception that arose
+    in released code; never one of loading, nor of a class's or module's setup.
+    """
+    return bool(outcome.faults) and all(map(_is_right, outcome.faults))
+
+
+def judge(
+    base: str, patch: Patch, runs: Mapping[str, Run]
+) -> tuple[PatchProof, tuple[Finding, ...]]:
+    """Judge one patch by the runs of its base, given by tree name."""
+    patched = runs[PATCHED]
+    evidence = [runs[PRISTINE], *(runs[tree_of(c)] for c in patch.controls)]
+    names = [
+        name
+        for name in patched.outcomes
+        if any(selects(selector, name) for selector in patch.tests)
+    ]
+    tests = tuple(_test(name, evidence, patched) for name in names)
+    proof = PatchProof(
+        base=base,
+        patch=patch.name,
+        kind=patch.kind,
+        red=_is_red(patch, tests),
+        green=bool(tests) and all(test.green for test in tests),
+        tests=tests,
+        left_out=patched.left_out.get(patch.name, ()),
+    )
+    found = (*_general(patch, tests), *_per_test(tests, evidence, patched))
+    return proof, tuple(
+        Finding(base=base, patch=patch.name, message=message, detail=detail)
+        for message, detail in found
+    )
+
+
+def unnamed(base: str, patches: Iterable[Patch], patched: Run) -> tuple[Finding, ...]:
+    """Tests that the series adds and that no patch names."""
+    selectors = [selector for patch in patches for selector in patch.tests]
+    return tuple(
+        Finding(
+            base=base,
+            patch="",
+            message=f"{name} is named by no Regression-Test trailer",
+            detail=detail(outcome),
+        )
+        for name, outcome in patched.outcomes.items()
+        if not any(selects(selector, name) for selector in selectors)
+    )
+
+
+def detail(outcome: Outcome) -> str:
+    """All that a test said: its tracebacks, then what it printed."""
+    parts = [fault.traceback.strip() or str(fault) for fault in outcome.faults]
+    return "\n\n".join([*parts, outcome.output.strip()]).strip()
+
+
+def _is_right(fault: Fault) -> bool:
+    if fault.fixture or _NEVER.intersection(fault.bases):
+        return False
+    released = fault.frame.startswith("python/sglang/") and not is_test(fault.frame)
+    return "AssertionError" in fault.bases or released
+
+
+def _test(name: str, evidence: list[Run], patched: Run) -> TestProof:
+    seen = {run.tree: run.outcome(name) for run in evidence}
+    red_on = tuple(tree for tree, outcome in seen.items() if right_reason(outcome))
+    shown = red_on[:1] or tuple(seen)
+    return TestProof(
+        id=name,
+        red=bool(red_on),
+        red_on=red_on,
+        reason="; ".join(f"{tree}: {seen[tree]}" for tree in shown),
+        green=patched.outcomes[name].status == "passed",
+    )
+
+
+def _is_red(patch: Patch, tests: tuple[TestProof, ...]) -> bool:
+    if not tests or not all(test.red for test in tests):
+        return False
+    if patch.kind == "test":
+        return bool(patch.controls)
+    return any(PRISTINE in test.red_on for test in tests)
+
+
+def _general(patch: Patch, tests: tuple[TestProof, ...]) -> Iterable[tuple[str, str]]:
+    if not patch.tests:
+        yield "the mail names no Regression-Test", ""
+    if patch.kind == "test" and not patch.controls:
+        yield "a test-only patch needs a control that brings the defect back", ""
+    if patch.kind == "fix" and not any(PRISTINE in test.red_on for test in tests):
+        yield "none of its tests fails on the pristine tree", ""
+    for control in patch.controls:
+        if not any(tree_of(control) in test.red_on for test in tests):
+            yield f"control {control.name} makes none of its tests fail", ""
+
+
+def _per_test(
+    tests: tuple[TestProof, ...], evidence: list[Run], patched: Run
+) -> Iterable[tuple[str, str]]:
+    for test in tests:
+        if not test.red:
+            said = [detail(run.outcome(test.id)) for run in evidence]
+            shown = "\n\n".join(filter(None, said))
+            yield f"{test.id} is not red for the right reason: {test.reason}", shown
+        if not test.green:
+            outcome = patched.outcomes[test.id]
+            yield f"{test.id} is not green: {outcome}", detail(outcome)
