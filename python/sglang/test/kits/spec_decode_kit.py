@@ -17,7 +17,7 @@ kernels have a stand-in of the same contract. Where releases differ is known to
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Optional
 from unittest.mock import patch
@@ -242,9 +242,16 @@ class SpecDecodeTestCase(CustomTestCase):
             self.addCleanup(stand_in.__exit__, None, None, None)
 
     def make_rig(
-        self, *, algorithm: str = "DSPARK", page_size: int = 1, **options
+        self,
+        *,
+        algorithm: str = "DSPARK",
+        page_size: int = 1,
+        rig_class: type[SpecDecodeRig] = SpecDecodeRig,
+        server_args: Optional[Mapping] = None,
+        **options,
     ) -> SpecDecodeRig:
-        """A rig, and the server configuration that goes with its algorithm."""
+        """A rig, and the server configuration that goes with its algorithm and
+        with ``server_args``."""
         config = get_context().override_server_args(
             attention_backend="torch_native",
             speculative_algorithm=algorithm,
@@ -253,10 +260,11 @@ class SpecDecodeTestCase(CustomTestCase):
             speculative_eagle_topk=1,
             chunked_prefill_size=-1,
             page_size=page_size,
+            **(server_args or {}),
         )
         config.install()
         self.addCleanup(config.restore)
-        return SpecDecodeRig(algorithm=algorithm, page_size=page_size, **options)
+        return rig_class(algorithm=algorithm, page_size=page_size, **options)
 
 
 class _AllocExtend:
