@@ -170,7 +170,7 @@ def _download_arguments(base: Base) -> list[str]:
     except InvalidWheelFilename as error:
         raise BadInput(f"bases.toml: {base.tag}: {error}") from error
     tag = sorted(tags, key=str)[0]
-    digits = tag.interpreter.removeprefix("cp")
+    implementation, python = tag.interpreter[:2], tag.interpreter[2:]
     return [
         "download",
         "--no-deps",
@@ -178,8 +178,8 @@ def _download_arguments(base: Base) -> list[str]:
         "--disable-pip-version-check",
         "--no-input",
         "--quiet",
-        f"--python-version={digits[:1]}.{digits[1:]}",
-        "--implementation=cp",
+        f"--python-version={'.'.join(filter(None, [python[:1], python[1:]]))}",
+        f"--implementation={implementation}",
         f"--abi={tag.abi}",
         f"--platform={tag.platform}",
         f"{name}=={version}",
