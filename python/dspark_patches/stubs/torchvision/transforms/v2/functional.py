@@ -1,6 +1,6 @@
 """Stand-in: see the package."""
 
-from .. import InterpolationMode  # noqa: F401
 from ..._absent import resolver
+from .. import InterpolationMode  # noqa: F401
 
 __getattr__ = resolver(__name__)
