@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+from typing import Optional
 
 from sglang.srt.managers.schedule_batch import Req
 from sglang.srt.mem_cache import common
@@ -28,8 +29,9 @@ def _find(*names: str):
     return None
 
 
-_CHUNK = _find("chunk_cache:SWAChunkCache")
-_RADIX = _find("swa_radix_cache:SWARadixCache")
+_CHUNK = _find("chunk_cache:ChunkCache")
+_SWA_CHUNK = _find("chunk_cache:SWAChunkCache")
+_SWA_RADIX = _find("swa_radix_cache:SWARadixCache")
 _UNIFIED = _find("unified_radix_cache:UnifiedRadixCache")
 _COMPONENT_TYPE = _find(
     "unified_cache.components:ComponentType",
@@ -38,22 +40,31 @@ _COMPONENT_TYPE = _find(
 
 
 def prefix_cache_kinds() -> tuple[str, ...]:
-    """``chunk`` shares no prefix; ``radix`` and ``unified`` do."""
-    return ("chunk", *(["radix"] if _RADIX else []), *(["unified"] if _UNIFIED else []))
+    """The kinds that serve a hybrid-SWA model in this release: ``chunk`` shares
+    no prefix; ``radix`` and ``unified`` do."""
+    return ("chunk", *(["radix"] if _SWA_RADIX else []), "unified")
 
 
 def make_prefix_cache(
-    kind: str, req_to_token_pool, allocator, page_size: int, sliding_window: int
+    kind: str,
+    req_to_token_pool,
+    allocator,
+    *,
+    page_size: int,
+    sliding_window: Optional[int],
 ):
-    """A prefix cache of ``kind`` over the given pools.
+    """A prefix cache of ``kind`` over the given pools; without a sliding window,
+    the one for full attention alone.
 
     Raises:
         ValueError: this release has no such kind.
     """
     if kind not in prefix_cache_kinds():
         raise ValueError(f"{kind!r} is not one of {prefix_cache_kinds()}")
-    # Where the chunk cache is gone, the unified one with sharing off took its place.
-    cls = {"chunk": _CHUNK or _UNIFIED, "radix": _RADIX, "unified": _UNIFIED}[kind]
+    has_swa = sliding_window is not None
+    # Where the chunk caches are gone, the unified one with sharing off stands in.
+    chunk = (_SWA_CHUNK if has_swa else _CHUNK) or _UNIFIED
+    cls = {"chunk": chunk, "radix": _SWA_RADIX, "unified": _UNIFIED}[kind]
     params = CacheInitParams(
         disable=kind == "chunk",
         req_to_token_pool=req_to_token_pool,
@@ -62,7 +73,8 @@ def make_prefix_cache(
         sliding_window_size=sliding_window,
     )
     if cls is _UNIFIED:
-        params.tree_components = (_COMPONENT_TYPE.FULL, _COMPONENT_TYPE.SWA)
+        swa = (_COMPONENT_TYPE.SWA,) if has_swa else ()
+        params.tree_components = (_COMPONENT_TYPE.FULL, *swa)
     return cls(params)
 
 

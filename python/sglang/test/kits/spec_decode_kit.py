@@ -32,7 +32,11 @@ from sglang.srt.environ import envs  # noqa: E402
 from sglang.srt.managers.schedule_batch import Req, ScheduleBatch  # noqa: E402
 from sglang.srt.managers.schedule_policy import PrefillAdder  # noqa: E402
 from sglang.srt.mem_cache import allocation  # noqa: E402
-from sglang.srt.mem_cache.allocator import paged  # noqa: E402
+from sglang.srt.mem_cache.allocator import (  # noqa: E402
+    PagedTokenToKVPoolAllocator,
+    TokenToKVPoolAllocator,
+    paged,
+)
 from sglang.srt.mem_cache.allocator.swa import (  # noqa: E402
     SWATokenToKVPoolAllocator,
 )
@@ -65,8 +69,10 @@ class SpecDecodeRig:
         algorithm: a ``SpeculativeAlgorithm`` name.
         cache: a kind from ``prefix_cache_kinds()``.
         page_size, sliding_window: in tokens.
+        hybrid_swa: whether the model has sliding-window layers beside full ones.
         full_size, swa_size: pool sizes in tokens, whole pages.
         overlap: whether a step's result lands one step later.
+        draft_tokens: ``speculative_num_draft_tokens``, the block that is verified.
         max_reqs, max_context_len: the request table's rows and columns.
     """
 
@@ -76,16 +82,19 @@ class SpecDecodeRig:
         algorithm: str = "DSPARK",
         cache: str = "chunk",
         page_size: int = 1,
+        hybrid_swa: bool = True,
         sliding_window: int = 32,
         full_size: int = 8192,
         swa_size: int = 4096,
         overlap: bool = False,
+        draft_tokens: int = 6,
         max_reqs: int = 8,
         max_context_len: int = 8192,
     ) -> None:
         self.algorithm = SpeculativeAlgorithm.from_string(algorithm)
         self.overlap = overlap
         self.page_size = page_size
+        self.draft_tokens = draft_tokens
         self.forward_ct = 0
         self._in_flight: Optional[list[tuple[Req, int]]] = None
         self.req_to_token_pool = ReqToTokenPool(
@@ -94,30 +103,14 @@ class SpecDecodeRig:
             device="cpu",
             enable_memory_saver=False,
         )
-        kv_pool = SWAKVPool(
-            size=full_size,
-            size_swa=swa_size,
-            page_size=page_size,
-            dtype=torch.float16,
-            head_num=1,
-            head_dim=1,
-            swa_attention_layer_ids=[0],
-            full_attention_layer_ids=[1],
-            device="cpu",
-            token_to_kv_pool_class=MHATokenToKVPool,
-            enable_memory_saver=False,
-        )
-        self.allocator = SWATokenToKVPoolAllocator(
-            size=full_size,
-            size_swa=swa_size,
-            page_size=page_size,
-            dtype=torch.float16,
-            device="cpu",
-            kvcache=kv_pool,
-            need_sort=False,
-        )
+        make_allocator = _make_swa_allocator if hybrid_swa else _make_full_allocator
+        self.allocator = make_allocator(full_size, swa_size, page_size)
         self.tree_cache = make_prefix_cache(
-            cache, self.req_to_token_pool, self.allocator, page_size, sliding_window
+            cache,
+            self.req_to_token_pool,
+            self.allocator,
+            page_size=page_size,
+            sliding_window=sliding_window if hybrid_swa else None,
         )
 
     def make_req(self, prompt_len: int, rid: str = "r0", first_token: int = 1) -> Req:
@@ -214,8 +207,19 @@ class SpecDecodeRig:
         """SWA tokens that are allocated, whoever holds them."""
         return self.allocator.size_swa - self.allocator.swa_available_size()
 
+    def swa_bound(self, *, accepted: int) -> int:
+        """SWA tokens that one request without a shared prefix may hold: the
+        window, what one eviction interval adds, the reserve of a step, and a
+        page at either end."""
+        interval = envs.SGLANG_SWA_EVICTION_INTERVAL.get()
+        reserve = 2 * self.draft_tokens
+        window = self.tree_cache.sliding_window_size
+        return window + interval * accepted + reserve + 2 * self.page_size
+
     def full_used(self) -> int:
         """Full-attention tokens that are allocated, whoever holds them."""
+        if not self.tree_cache.supports_swa():
+            return self.allocator.size - self.allocator.available_size()
         return self.allocator.size_full - self.allocator.full_available_size()
 
     def _count_forward(self, batch: ScheduleBatch) -> None:
@@ -265,6 +269,42 @@ class SpecDecodeTestCase(CustomTestCase):
         config.install()
         self.addCleanup(config.restore)
         return rig_class(algorithm=algorithm, page_size=page_size, **options)
+
+
+def _make_swa_allocator(full_size: int, swa_size: int, page_size: int):
+    common = dict(page_size=page_size, dtype=torch.float16, device="cpu")
+    kv_pool = SWAKVPool(
+        size=full_size,
+        size_swa=swa_size,
+        head_num=1,
+        head_dim=1,
+        swa_attention_layer_ids=[0],
+        full_attention_layer_ids=[1],
+        token_to_kv_pool_class=MHATokenToKVPool,
+        enable_memory_saver=False,
+        **common,
+    )
+    return SWATokenToKVPoolAllocator(
+        size=full_size, size_swa=swa_size, kvcache=kv_pool, need_sort=False, **common
+    )
+
+
+def _make_full_allocator(full_size: int, swa_size: int, page_size: int):
+    del swa_size
+    kv_pool = MHATokenToKVPool(
+        size=full_size,
+        page_size=page_size,
+        dtype=torch.float16,
+        head_num=1,
+        head_dim=1,
+        layer_num=1,
+        device="cpu",
+        enable_memory_saver=False,
+    )
+    common = dict(dtype=torch.float16, device="cpu", kvcache=kv_pool, need_sort=False)
+    if page_size == 1:
+        return TokenToKVPoolAllocator(full_size, **common)
+    return PagedTokenToKVPoolAllocator(full_size, page_size=page_size, **common)
 
 
 class _AllocExtend:
