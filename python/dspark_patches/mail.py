@@ -91,23 +91,25 @@ def render(mail: Mail) -> bytes:
     Raises:
         Malformed: the mail has a value that no canonical mail can hold.
     """
-    paragraphs = [mail.body] if mail.body else []
-    if mail.trailers:
-        paragraphs.append("\n".join(f"{key}: {value}" for key, value in mail.trailers))
     headers = [
         _FIRST_LINE,
         f"From: {mail.author}",
         f"Date: {mail.date}",
         _fold(mail.subject),
         "",
-        "\n\n".join(paragraphs),
+        _text(mail),
         "\n",
     ]
-    message = "\n".join(headers).encode("utf-8", "surrogatepass")
-    data = message + b"".join(section.text for section in mail.sections)
+    head = "\n".join(headers).encode("utf-8", "surrogatepass")
+    data = head + b"".join(section.text for section in mail.sections)
     if parse(data) != mail:
         raise Malformed("mail", 0, "it cannot be written and read back")
     return data
+
+
+def commit_message(mail: Mail) -> str:
+    """The commit message that a mail stands for."""
+    return f"{mail.subject}\n\n{_text(mail)}\n"
 
 
 def parse_diff(data: bytes, name: str = "diff") -> tuple[Section, ...]:
@@ -147,6 +149,13 @@ def canonical_date(text: str) -> str:
         return email.utils.format_datetime(when).replace(", 0", ", ")
     except (ValueError, TypeError, OverflowError, IndexError):
         return ""
+
+
+def _text(mail: Mail) -> str:
+    paragraphs = [mail.body] if mail.body else []
+    if mail.trailers:
+        paragraphs.append("\n".join(f"{key}: {value}" for key, value in mail.trailers))
+    return "\n\n".join(paragraphs)
 
 
 def _bad(name: str, number: int, what: str) -> NoReturn:

@@ -77,6 +77,11 @@ def is_test(path: str) -> bool:
     return path.startswith(_TEST_FOLDERS)
 
 
+def in_wheels(path: str) -> bool:
+    """Whether wheels carry this part of SGLang's tree; a checkout has it all."""
+    return path.startswith("python/")
+
+
 def load(base: Base, folder: Path | None = None) -> Series:
     """Read a base's series.
 

@@ -6,9 +6,6 @@ import string
 from pathlib import Path
 
 import pytest
-from dspark_patches import diff, lock, mail, series
-from dspark_patches.errors import BadInput, Failure, Precondition
-from dspark_patches.git import Git
 from factories import (
     make_base,
     make_delete,
@@ -19,6 +16,10 @@ from factories import (
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from dspark_patches import diff, lock, mail, series
+from dspark_patches.errors import BadInput, Failure, Precondition
+from dspark_patches.git import Git
 
 SHA256 = "ab" * 32
 CLOCK = "python/sglang/srt/clock.py"

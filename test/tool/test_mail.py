@@ -7,12 +7,13 @@ import string
 import time
 
 import pytest
-from dspark_patches import diff, mail
-from dspark_patches.errors import BadInput, Failure
-from dspark_patches.lines import MAX_BYTES
 from factories import make_delete, make_edit, make_mail, make_repository, write_files
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+
+from dspark_patches import diff, mail
+from dspark_patches.errors import BadInput, Failure
+from dspark_patches.lines import MAX_BYTES
 
 WORD = st.text(string.ascii_letters + string.digits + "_.,()'\"<>@", min_size=1)
 SUBJECT = st.lists(WORD.filter(lambda w: len(w) <= 60), min_size=1, max_size=20).map(

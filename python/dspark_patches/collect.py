@@ -1,0 +1,176 @@
+"""The commits of an edited work tree, turned back into a series."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+
+from . import checkout
+from . import mail as mails
+from . import workshop
+from .checkout import BASE_REF, START_REF, Commit
+from .diff import ZEROS, Section
+from .errors import Conflict, Precondition
+from .export import splice
+from .mail import Mail
+from .series import Patch, Series, chain
+
+_LONGEST_SLUG = 48
+
+
+def changes(
+    series: Series, tree: Path, sources: Path, shared: Collection[str]
+) -> dict[Path, bytes | None]:
+    """What the clone needs so that its series is the commits of ``tree``.
+
+    Args:
+        series: the series as it stands in the clone.
+        tree: the edited work tree.
+        sources: the clone; the files that the series adds have their source here.
+        shared: added files that other bases need too.
+
+    Returns:
+        The new content of each file that changes; None for one that goes.
+
+    Raises:
+        Conflict: the clone changed since the work tree was made.
+        Precondition: the work tree is not ready, or would lose something.
+        Malformed: a commit is no canonical mail.
+    """
+    outside = _outside(series, tree)
+    before = _mails(series, checkout.commits(tree, START_REF), tree, outside)
+    if list(before.values()) != [mails.render(p.mail) for p in series.patches]:
+        raise Conflict(
+            f"the series of {series.base} changed since {tree} was made",
+            next_step=f"make a new work tree with `dspark-patches edit {series.base}` "
+            "and cherry-pick your commits onto it",
+        )
+    after = _mails(series, checkout.commits(tree), tree, outside)
+    return {
+        path: content
+        for path, content in (
+            _series_files(series, after)
+            | _added_files(series, after, tree, sources, shared)
+        ).items()
+        if _content(path) != content
+    }
+
+
+def slug(subject: str) -> str:
+    """The part of a mail's file name that says what the patch does."""
+    words = re.sub(r"[^a-z0-9]+", "-", subject.lower()).strip("-")
+    return words[:_LONGEST_SLUG].rstrip("-") or "patch"
+
+
+def _outside(series: Series, tree: Path) -> set[str]:
+    """The edited files that the work tree's base lacks."""
+    edited = {path for path, link in chain(series).items() if link.old != ZEROS}
+    return edited - set(checkout.files(tree, BASE_REF, edited))
+
+
+def _mails(
+    series: Series, commits: Iterable[Commit], tree: Path, outside: Collection[str]
+) -> dict[str, bytes]:
+    """A mail for each commit, by its file stem."""
+    known = {patch.mail.subject: patch for patch in series.patches}
+    written: dict[str, bytes] = {}
+    seen: set[str] = set()
+    with workshop.bare(checkout.objects(tree)) as shop:
+        for number, commit in enumerate(commits, 1):
+            if commit.subject in seen:
+                raise Precondition(
+                    f"two commits are called {commit.subject!r}",
+                    next_step="squash them, or give each its own subject",
+                )
+            seen.add(commit.subject)
+            patch = known.pop(commit.subject, None)
+            stem = patch.name[5:] if patch else slug(commit.subject)
+            kept = [s for s in _sections(patch) if s.path in outside]
+            made = shop.restate(
+                commit.tree, commit.parent, f"{commit.message}\n", commit.date
+            )
+            name = f"commit {commit.id[:12]}"
+            written[f"{number:04}-{stem}"] = splice(shop.format(made), kept, name)
+    for patch in known.values():
+        lost = [s.path for s in _sections(patch) if s.path in outside]
+        if lost:
+            raise Precondition(
+                f"no commit is called {patch.mail.subject!r} any more",
+                cause=f"the patch edits {lost[0]}, which is not in this work tree",
+                next_step="keep its subject, or work with `edit --checkout`",
+            )
+    return written
+
+
+def _sections(patch: Patch | None) -> tuple[Section, ...]:
+    return patch.mail.sections if patch else ()
+
+
+def _series_files(
+    series: Series, written: Mapping[str, bytes]
+) -> dict[Path, bytes | None]:
+    """The series' folder: mails under their names, controls under their numbers."""
+    found: dict[Path, bytes | None] = {}
+    numbers = {mails.parse(data).subject: name[:4] for name, data in written.items()}
+    moved: dict[Path, bytes | None] = {}
+    for patch in series.patches:
+        found[series.path(patch)] = None
+        for control in patch.controls:
+            path = series.folder / "controls" / f"{control.name}.diff"
+            if patch.mail.subject not in numbers:
+                raise Precondition(
+                    f"{control.name}.diff proves {patch.mail.subject!r}, and no commit "
+                    "is called so any more",
+                    next_step="keep the subject, or remove the control",
+                )
+            found[path] = None
+            number = numbers[patch.mail.subject]
+            moved[path.with_name(number + path.name[4:])] = path.read_bytes()
+    mailed = {series.folder / f"{name}.patch": data for name, data in written.items()}
+    return found | moved | mailed
+
+
+def _added_files(
+    series: Series,
+    written: Mapping[str, bytes],
+    tree: Path,
+    sources: Path,
+    shared: Collection[str],
+) -> dict[Path, bytes | None]:
+    """The sources of what the series adds, unless they changed meanwhile."""
+    values = {name: mails.parse(data, name) for name, data in written.items()}
+    renewed = _with_mails(series, values)
+    paths = _added(series) | _added(renewed)
+    old = checkout.files(tree, START_REF, paths)
+    new = checkout.files(tree, "HEAD", paths)
+    found: dict[Path, bytes | None] = {}
+    for path in sorted(paths):
+        here = _content(sources / path)
+        if here == new.get(path) or (path not in new and path in shared):
+            continue
+        if here != old.get(path):
+            raise Conflict(
+                f"{path} changed in the clone since {tree} was made",
+                next_step="bring that change into the work tree's commit, "
+                "put the clone's file back, and run again",
+            )
+        found[sources / path] = new.get(path)
+    return found
+
+
+def _with_mails(series: Series, values: Mapping[str, Mail]) -> Series:
+    patches = (
+        Patch(number=int(name[:4]), name=name, mail=value)
+        for name, value in values.items()
+    )
+    return Series(base=series.base, folder=series.folder, patches=tuple(patches))
+
+
+def _added(series: Series) -> set[str]:
+    links = chain(series).items()
+    return {path for path, link in links if link.old == ZEROS != link.new}
+
+
+def _content(path: Path) -> bytes | None:
+    return path.read_bytes() if path.is_file() else None

@@ -1,0 +1,110 @@
+"""Mails made anew, by git, from what each of their parts has as its source.
+
+A mail's message and its edits are its own; a file that it adds has its one
+source in the clone. From these git builds the commits and writes the mails
+again, on the base's released files.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from . import diff
+from . import mail as mails
+from . import workshop
+from .diff import ZEROS, Section
+from .errors import Precondition
+from .lines import read, split
+from .series import Series, chain, in_wheels
+from .workshop import Workshop
+
+
+def regenerate(series: Series, root: Path, sources: Path) -> dict[str, bytes]:
+    """Every mail of a series as git writes it now.
+
+    Args:
+        series: the series.
+        root: the base's released tree; it holds ``python/sglang``.
+        sources: the clone, with the files that the series adds.
+
+    Returns:
+        Each mail's bytes by its file stem, in order.
+
+    Raises:
+        Conflict: an edit was not written for the released file.
+        Malformed: the blob chain is broken, or a source cannot be in a mail.
+        Precondition: an added file has no source in the clone.
+    """
+    links = chain(series)
+    edited = [path for path, link in links.items() if link.old != ZEROS]
+    pristine = {p: (root / p).read_bytes() for p in edited if (root / p).is_file()}
+    outside = {p for p in edited if p not in pristine and not in_wheels(p)}
+    fresh = single_additions(series)
+    written = {}
+    with workshop.bare() as shop:
+        commit = shop.start(pristine, series.base)
+        for patch in series.patches:
+            name = f"{series.base}/{patch.name}.patch"
+            sections = [s for s in patch.mail.sections if s.path not in outside]
+            shop.apply((s for s in sections if s.path not in fresh), name)
+            for section in sections:
+                if section.path in fresh:
+                    _add(shop, section, sources, name)
+            commit = shop.commit(commit, patch.mail)
+            kept = [s for s in patch.mail.sections if s.path in outside]
+            written[patch.name] = splice(shop.format(commit), kept, name)
+    return written
+
+
+def single_additions(series: Series) -> set[str]:
+    """Paths that one patch adds and no other touches: the clone has their source.
+
+    A file that a later patch edits again is, like an edit, its mails' own.
+    """
+    sections = [s for patch in series.patches for s in patch.mail.sections]
+    touched = Counter(section.path for section in sections)
+    return {s.path for s in sections if s.kind == "add" and touched[s.path] == 1}
+
+
+def splice(data: bytes, kept: Iterable[Section], name: str) -> bytes:
+    """A mail of git's with further sections put where git's order has them.
+
+    Args:
+        data: the mail; without a diff where the commit is empty.
+        kept: the sections, byte for byte.
+        name: the mail's name, for errors.
+
+    Raises:
+        Malformed: the result is no canonical mail.
+    """
+    head, separator, rest = data.partition(b"\ndiff --git ")
+    lines = split((separator + rest)[1:], name)
+    first = head.count(b"\n") + 2
+    sections = sorted((*diff.parse(lines, name, first), *kept), key=lambda s: s.path)
+    # git leaves the blank line after the message out where there is no diff.
+    whole = head + b"\n" + b"".join(section.text for section in sections)
+    mails.parse(whole, name)
+    return whole
+
+
+def first_differences(series: Series, written: Mapping[str, bytes]) -> dict[str, int]:
+    """The patches whose mail is not what was written, and where first."""
+    found = {}
+    for patch in series.patches:
+        old, new = mails.render(patch.mail), written[patch.name]
+        if old != new:
+            found[patch.name] = os.path.commonprefix([old, new]).count(b"\n") + 1
+    return found
+
+
+def _add(shop: Workshop, section: Section, sources: Path, name: str) -> None:
+    source = sources / section.path
+    if not source.is_file():
+        raise Precondition(
+            f"{name} adds {section.path}, which the clone does not have",
+            next_step=f"restore {section.path}, or take it out of the mail",
+        )
+    shop.put(section.path, section.mode, read(source, section.path))

@@ -1,0 +1,156 @@
+"""Commits built aside: objects and a private index, no work tree, no refs.
+
+What git derives from these commits cannot depend on anybody's configuration
+or attributes, because the repository is ours, new and bare; objects of another
+repository are borrowed, its configuration is not.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from . import mail as mails
+from .diff import ZEROS, Section
+from .errors import Conflict
+from .git import Git, GitError
+from .mail import Mail
+
+# Without a diffstat git writes no "---" line: a blank line ends the message.
+FORMAT_PATCH = (
+    "--full-index",
+    "--zero-commit",
+    "--no-signature",
+    "--no-stat",
+    "--no-renames",
+    "--no-numbered",
+    "--no-ext-diff",
+    "--no-textconv",
+    "--subject-prefix=PATCH",
+    "--always",
+    "-U3",
+)
+
+_BASE_DATE = "Thu, 1 Jan 2026 00:00:00 +0000"
+
+
+class Workshop:
+    """A place to build commits.
+
+    Args:
+        git_dir: the repository that receives the objects.
+        index: a private index file.
+        borrowed: an object folder of another repository to read from.
+    """
+
+    def __init__(
+        self, git_dir: Path, index: Path, borrowed: Path | None = None
+    ) -> None:
+        self._directory = git_dir
+        self._env = {"GIT_DIR": str(git_dir), "GIT_INDEX_FILE": str(index)}
+        if borrowed:
+            self._env["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = str(borrowed)
+        self._git = Git(git_dir, self._env)
+
+    def start(self, files: Mapping[str, bytes], message: str) -> str:
+        """A root commit that holds ``files``; the index follows."""
+        self._git.run("read-tree", "--empty")
+        for path, content in files.items():
+            self.put(path, "100644", content)
+        return self._commit((), f"{message}\n", _BASE_DATE)
+
+    def snapshot(self, root: Path, folder: str, message: str) -> str:
+        """A root commit that holds ``folder`` as it stands below ``root``."""
+        git = Git(root, self._env | {"GIT_WORK_TREE": str(root)})
+        git.run("read-tree", "--empty")
+        git.run("add", "--all", "--force", "--", folder)
+        return self._commit((), f"{message}\n", _BASE_DATE)
+
+    def load(self, commit: str) -> None:
+        """Let the index hold the tree of ``commit``."""
+        self._git.run("read-tree", commit)
+
+    def put(self, path: str, mode: str, content: bytes) -> None:
+        """Let the index hold ``content`` at ``path``."""
+        blob = self._git.text("hash-object", "-w", "--stdin", stdin=content)
+        entry = f"{mode},{blob},{path}"
+        self._git.run("update-index", "--add", "--cacheinfo", entry)
+
+    def apply(self, sections: Iterable[Section], source: str) -> None:
+        """Apply a diff to the index, exactly where it was written for.
+
+        Args:
+            sections: the diff.
+            source: the mail that it comes from, for errors.
+
+        Raises:
+            Conflict: a file is not the one that the diff was written for.
+        """
+        sections = tuple(sections)
+        if not sections:
+            return
+        self._expect({s.path: s.old for s in sections}, source, "does not fit")
+        text = b"".join(section.text for section in sections)
+        try:
+            self._git.run("apply", "--cached", "-", stdin=text)
+        except GitError as error:
+            raise Conflict(f"{source} does not apply", cause=error.stderr) from error
+        self._expect({s.path: s.new for s in sections}, source, "does not make")
+
+    def commit(self, parent: str, mail: Mail) -> str:
+        """A commit of the index that says what ``mail`` says."""
+        return self._commit(
+            (parent,), mails.commit_message(mail), mail.date, mail.author
+        )
+
+    def restate(self, tree: str, parent: str, message: str, date: str) -> str:
+        """A commit of a given tree, by our author."""
+        return self._commit((parent,), message, date, tree=tree)
+
+    def format(self, commit: str) -> bytes:
+        """The commit as a mail; an empty commit has no diff."""
+        return self._git.run("format-patch", "--stdout", *FORMAT_PATCH, "-1", commit)
+
+    def _commit(
+        self,
+        parents: Iterable[str],
+        message: str,
+        date: str,
+        author: str = mails.AUTHOR,
+        tree: str = "",
+    ) -> str:
+        name, _, address = author.removesuffix(">").partition(" <")
+        identity = {}
+        for role in ("AUTHOR", "COMMITTER"):
+            identity[f"GIT_{role}_NAME"] = name
+            identity[f"GIT_{role}_EMAIL"] = address
+            identity[f"GIT_{role}_DATE"] = date
+        git = Git(self._directory, self._env | identity)
+        tree = tree or git.text("write-tree")
+        options = [word for parent in parents for word in ("-p", parent)]
+        return git.text("commit-tree", *options, tree, stdin=message.encode())
+
+    def _expect(self, blobs: Mapping[str, str], source: str, verb: str) -> None:
+        listed = self._git.run("ls-files", "-s", "-z", "--", *blobs)
+        found = {}
+        for entry in listed.decode().split("\0")[:-1]:
+            facts, path = entry.split("\t", 1)
+            found[path] = facts.split()[1]
+        for path, blob in blobs.items():
+            if found.get(path, ZEROS) != blob:
+                raise Conflict(
+                    f"{source} {verb} {path}",
+                    cause=f"there is blob {found.get(path, ZEROS)}, expected {blob}",
+                )
+
+
+@contextmanager
+def bare(borrowed: Path | None = None) -> Iterator[Workshop]:
+    """A workshop in a new repository that lives as long as the context."""
+    with tempfile.TemporaryDirectory(prefix="dspark-patches-") as folder:
+        root = Path(folder)
+        git_dir = root / "objects.git"
+        Git(root).run("init", "-q", "--bare", "--template=", str(git_dir))
+        yield Workshop(git_dir, root / "index", borrowed)

@@ -1,0 +1,197 @@
+"""An edited work tree becomes a series again, and loses nothing on the way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from clone import CLOCK, GUARD, KIT, PRISTINE, TEST, Clone, full_checkout, two_mails
+from factories import (
+    make_base,
+    make_edit,
+    make_mail,
+    make_repository,
+    write_files,
+    write_series,
+)
+
+from dspark_patches import checkout, mail
+from dspark_patches.errors import BadInput, Conflict, Precondition, Usage
+from dspark_patches.files import replace_all
+from dspark_patches.git import Git
+
+
+def test_an_unedited_work_tree_changes_nothing(clone: Clone) -> None:
+    git = clone.edit()
+    assert git.text("status", "--porcelain") == ""
+    assert git.text("log", "--format=%s").split("\n")[:2] == [
+        "Evict before the tick",
+        two_mails()[0].subject,
+    ]
+    assert (clone.tree / CLOCK).read_bytes() == b"evict\nthen tick\n"
+    assert not (clone.tree / GUARD).exists()
+    assert clone.collect() == {}
+
+
+def commit_all(git: Git, *options: str) -> None:
+    git.run("add", "--all")
+    git.run("commit", "-q", *options)
+
+
+def test_an_amended_commit_becomes_its_mail_again(clone: Clone) -> None:
+    git = clone.edit()
+    write_files(clone.tree, {CLOCK: b"evict\nthen tick just once\n", TEST: b"test 2\n"})
+    commit_all(git, "--amend", "--no-edit")
+    changes = clone.collect()
+    assert set(changes) == {"patches/v0.5.16/0002-patch.patch", TEST}
+    assert changes[TEST] == b"test 2\n"
+    changed = mail.parse(changes["patches/v0.5.16/0002-patch.patch"])
+    assert (changed.author, changed.date) == (mail.AUTHOR, two_mails()[1].date)
+    replace_all({clone.sources / path: data for path, data in changes.items()})
+    assert clone.regenerate() == clone.mails()
+
+
+def test_sections_of_checkout_files_survive_a_work_tree(clone: Clone) -> None:
+    git = clone.edit()
+    git.run("reset", "-q", "--hard", "HEAD~1")
+    write_files(clone.tree, {CLOCK: b"tick just once\n"})
+    commit_all(git, "--amend", "--no-edit")
+    changes = clone.collect(shared=(TEST,))
+    assert changes["patches/v0.5.16/0002-patch.patch"] is None
+    assert TEST not in changes
+    first = mail.parse(changes["patches/v0.5.16/0001-patch.patch"])
+    assert [section.path for section in first.sections] == [CLOCK, KIT, GUARD]
+    assert first.sections[2] == two_mails()[0].sections[2]
+
+
+def test_a_subject_that_holds_checkout_files_must_stay(clone: Clone) -> None:
+    git = clone.edit()
+    git.run("reset", "-q", "--hard", "HEAD~1")
+    git.run("commit", "-q", "--amend", "-m", "Renamed\n\nWhy.\n\nFixes: x")
+    with pytest.raises(Precondition, match="no commit is called"):
+        clone.collect()
+
+
+def test_a_new_commit_becomes_a_new_mail(clone: Clone) -> None:
+    git = clone.edit()
+    write_files(clone.tree, {"python/sglang/srt/pool.py": b"pool\nfree\n"})
+    commit_all(git, "-m", "Free the pool (again)\n\nIt leaked.\n\nFixes: x")
+    changes = clone.collect()
+    assert list(changes) == ["patches/v0.5.16/0003-free-the-pool-again.patch"]
+
+
+def test_a_dropped_patch_takes_its_file_along(clone: Clone) -> None:
+    git = clone.edit()
+    git.run("reset", "-q", "--hard", "HEAD~1")
+    assert clone.collect() == {"patches/v0.5.16/0002-patch.patch": None, TEST: None}
+
+
+def test_controls_follow_their_patch(clone: Clone) -> None:
+    control = b"Ticks twice.\n\n" + make_edit(CLOCK, b"tick\n", b"tick tick\n").text
+    write_files(clone.folder, {"controls/0002-twice.diff": control})
+    git = clone.edit()
+    git.run("reset", "-q", "--hard", "HEAD~1")
+    write_files(clone.tree, {"python/sglang/srt/pool.py": b"pool\nfree\n"})
+    commit_all(git, "-m", "Free the pool\n\nIt leaked.\n\nFixes: x")
+    git.run("cherry-pick", "ORIG_HEAD")
+    changes = clone.collect()
+    assert changes["patches/v0.5.16/controls/0003-twice.diff"] == control
+    assert changes["patches/v0.5.16/controls/0002-twice.diff"] is None
+    git.run("reset", "-q", "--hard", "HEAD~1")
+    with pytest.raises(Precondition, match="0002-twice.diff proves"):
+        clone.collect()
+
+
+def test_a_source_that_changed_meanwhile_is_not_overwritten(clone: Clone) -> None:
+    git = clone.edit()
+    write_files(clone.tree, {TEST: b"test 2\n"})
+    commit_all(git, "--amend", "--no-edit")
+    write_files(clone.sources, {TEST: b"test 3\n"})
+    with pytest.raises(Conflict, match=f"{TEST} changed in the clone"):
+        clone.collect()
+
+
+def test_a_series_that_changed_meanwhile_is_not_overwritten(clone: Clone) -> None:
+    clone.edit()
+    first, second = two_mails()
+    write_series(clone.folder, first, make_mail(*second.sections, body="Other."))
+    with pytest.raises(Conflict, match="the series of v0.5.16 changed"):
+        clone.collect()
+
+
+def test_a_work_tree_that_is_not_at_rest_is_refused(clone: Clone) -> None:
+    git = clone.edit()
+    write_files(clone.tree, {CLOCK: b"half done\n"})
+    with pytest.raises(Precondition, match="changes that no commit holds"):
+        clone.collect()
+    git.run("checkout", "-q", "--", CLOCK)
+    git_dir = clone.tree / ".git"
+    (git_dir / "rebase-merge").mkdir()
+    with pytest.raises(Precondition, match="under way"):
+        clone.collect()
+    (git_dir / "rebase-merge").rmdir()
+    git.run("checkout", "-q", "--orphan", "other")
+    commit_all(git, "-m", "Other")
+    with pytest.raises(Precondition, match="does not stand on the base"):
+        clone.collect()
+
+
+def test_a_merge_is_refused(clone: Clone) -> None:
+    git = clone.edit()
+    git.run(
+        "merge",
+        "-q",
+        "--no-ff",
+        "-m",
+        "Merge",
+        git.text("commit-tree", "-p", "HEAD~1", "-m", "Side", "HEAD~1^{tree}"),
+    )
+    with pytest.raises(Precondition, match="has a merge"):
+        clone.collect()
+
+
+def test_two_commits_of_one_name_are_refused(clone: Clone) -> None:
+    git = clone.edit()
+    git.run("commit", "-q", "--allow-empty", "-C", "HEAD")
+    with pytest.raises(Precondition, match="two commits are called"):
+        clone.collect()
+
+
+@pytest.mark.parametrize(
+    "message", ["Only a subject", "[Tag] Subject\n\nBody.", "X\n\nCaf\u00e9."]
+)
+def test_a_message_that_is_no_mail_is_refused(clone: Clone, message: str) -> None:
+    git = clone.edit()
+    write_files(clone.tree, {"python/sglang/srt/pool.py": b"pool\nfree\n"})
+    commit_all(git, "-m", message)
+    with pytest.raises(BadInput, match="^commit [0-9a-f]{12}:"):
+        clone.collect()
+
+
+def test_a_work_tree_needs_a_free_place(clone: Clone) -> None:
+    write_files(clone.tree, {"mine": b""})
+    with pytest.raises(Usage, match="is not empty"):
+        clone.edit()
+
+
+def test_a_full_checkout_keeps_everything(
+    clone: Clone, tmp_path: Path, hostile: str
+) -> None:
+    git = full_checkout(tmp_path / "sglang", hostile)
+    before = git.text("rev-parse", "HEAD", "--all")
+    checkout.from_checkout(clone.series, make_base(), git.directory, clone.tree)
+    assert git.text("status", "--porcelain") == ""
+    assert git.text("rev-parse", "HEAD", "--branches", "--tags") == before
+    assert (clone.tree / GUARD).read_bytes() == b"guard clock\n"
+    assert clone.collect() == {}
+    write_files(clone.tree, {GUARD: b"guard the clock\n"})
+    commit_all(Git(clone.tree), "--amend", "--no-edit")
+    assert set(clone.collect()) == {"patches/v0.5.16/0002-patch.patch"}
+
+
+def test_a_checkout_without_the_tag_is_refused(clone: Clone, tmp_path: Path) -> None:
+    git = make_repository(tmp_path / "sglang", PRISTINE)
+    with pytest.raises(Precondition, match="has the tag v0.5.16"):
+        checkout.from_checkout(clone.series, make_base(), git.directory, clone.tree)
+    with pytest.raises(Precondition, match="no work tree of ours"):
+        checkout.commits(git.directory)
