@@ -140,7 +140,7 @@ def _unpacked(wheel: Path, origin: Origin, tree: Path, folder: Path) -> Released
 
 def _download(base: Base, to: Path) -> Path:
     done = subprocess.run(
-        [sys.executable, "-m", "pip", *_download_arguments(base), "--dest", str(to)],
+        [sys.executable, "-m", "pip", *download_arguments(base), "--dest", str(to)],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -163,7 +163,7 @@ def _download(base: Base, to: Path) -> Path:
     )
 
 
-def _download_arguments(base: Base) -> list[str]:
+def download_arguments(base: Base) -> list[str]:
     """pip's arguments for exactly the pinned wheel, whatever Python runs this."""
     try:
         name, version, _, tags = parse_wheel_filename(base.wheel)

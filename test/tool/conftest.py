@@ -1,4 +1,7 @@
-"""A clone with a series, the base's released files, and a hostile user."""
+"""Worlds to work in: a clone and a hostile user, fake releases and their wheels.
+
+Nothing here reaches a network.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,9 @@ from pathlib import Path
 import pytest
 from clone import HOSTILE_CONFIG, Clone
 from factories import write_files
+from world import World
+
+from dspark_patches import bases
 
 
 @pytest.fixture
@@ -30,3 +36,14 @@ def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv("GIT_AUTHOR_NAME", "Hostile")
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "nowhere"))
     return text
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    """Fake releases, in which our data root, cache and pip stand."""
+    world = World(tmp_path / "world")
+    monkeypatch.setattr(bases, "data_root", lambda: world.data)
+    monkeypatch.setenv("DSPARK_CACHE", str(world.cache))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(world.shelf))
+    return world

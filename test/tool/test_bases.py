@@ -1,0 +1,92 @@
+"""The table of bases, in the clone and in an installed distribution."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from packaging.utils import parse_wheel_filename
+
+from dspark_patches import bases
+from dspark_patches.errors import BadInput, Usage
+
+CLONE = Path(__file__).resolve().parents[2]
+
+
+def test_every_base_pins_a_wheel_of_its_own_version():
+    known = bases.load()
+    assert list(known) == [f"v0.5.{minor}" for minor in range(16, 24)]
+    for tag, base in known.items():
+        name, version, _, _ = parse_wheel_filename(base.wheel)
+        assert (base.tag, name, str(version)) == (tag, "sglang", base.version)
+        assert tag == f"v{base.version}"
+
+
+@pytest.mark.parametrize("name", ["0.5.16", "v0.5.16 ", "V0.5.16"])
+def test_an_unknown_base_is_answered_with_the_nearest(name):
+    with pytest.raises(Usage) as caught:
+        bases.find(name)
+    assert caught.value.cause == "did you mean v0.5.16?"
+    assert "v0.5.23" in caught.value.next_step
+
+
+def test_nothing_is_offered_for_a_name_that_is_like_no_base():
+    with pytest.raises(Usage) as caught:
+        bases.find("main")
+    assert caught.value.cause == ""
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        "",
+        'version = "1"\nwheel = "w"\n',
+        'version = "1"\nwheel = "w"\nrequires_python = ">=3"\nwhat = "else"\n',
+        "version = 1\n",
+        "= broken",
+    ],
+)
+def test_a_broken_table_is_refused(tmp_path, table):
+    path = tmp_path / "bases.toml"
+    path.write_text(f'["v1"]\n{table}')
+    with pytest.raises(BadInput, match="bases.toml"):
+        bases.load(path)
+
+
+def test_only_bases_with_a_mail_have_a_series(world):
+    with_mail, without = world.release("v0.5.16"), world.release("v0.5.17")
+    for base in (with_mail, without):
+        bases.series_dir(base).mkdir()
+    (bases.series_dir(with_mail) / "0001-x.patch").touch()
+    (bases.series_dir(without) / "lock.toml").touch()
+    assert bases.with_series() == (with_mail,)
+
+
+def test_an_installed_distribution_finds_its_own_data(tmp_path):
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d"]
+    subprocess.run([*command, str(tmp_path)], cwd=CLONE, check=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    site = tmp_path / "site"
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(site)
+    probe = "from dspark_patches import bases; print(bases.data_root(), *bases.load())"
+    done = subprocess.run(
+        [sys.executable, "-c", probe],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(site)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    root, *tags = done.stdout.split()
+    assert Path(root) == site / "dspark_patches" / "data"
+    assert tags == list(bases.load())
+    shipped = {str(p.relative_to(root)) for p in Path(root).rglob("*") if p.is_file()}
+    folders = ("patches", "python/sglang", "test/registered")
+    listed = subprocess.run(
+        ["git", "ls-files", *folders], cwd=CLONE, capture_output=True, text=True
+    )
+    assert set(listed.stdout.split()) <= shipped
