@@ -162,9 +162,14 @@ class SpecDecodeRig:
         return batch
 
     def step(self, batch: ScheduleBatch, accepted: int | Sequence[int] = 1) -> None:
-        """One decode iteration: the release's own ``prepare_for_decode``, then a
-        forward that accepts ``accepted`` tokens of each request."""
+        """One decode iteration: the release's own ``prepare_for_decode``, then
+        :meth:`forward`."""
         batch.prepare_for_decode()
+        self.forward(batch, accepted)
+
+    def forward(self, batch: ScheduleBatch, accepted: int | Sequence[int] = 1) -> None:
+        """The forward of a prepared ``batch``: it accepts ``accepted`` tokens of
+        each request."""
         self._count_forward(batch)
         if self.overlap:
             self.process_result()
