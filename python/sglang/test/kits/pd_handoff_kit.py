@@ -25,7 +25,6 @@ import torch
 
 from sglang.test.kits.spec_decode_compat import kv_committed_len, set_kv_committed_len
 from sglang.test.kits.spec_decode_kit import (
-    _MODEL_CONFIG,
     VOCAB_SIZE,
     SpecDecodeRig,
     SpecDecodeTestCase,
@@ -101,6 +100,7 @@ class PDHandoffRig(SpecDecodeRig):
             self.process_result()
         else:
             batch.seq_lens = next_input.new_seq_lens
+            batch.seq_lens_cpu = next_input.new_seq_lens
         batch.spec_info = next_input
         batch.input_ids = None
         self._in_flight = list(zip(batch.reqs, bonus_tokens.tolist(), accepted))
@@ -126,7 +126,9 @@ class PDHandoffRig(SpecDecodeRig):
         scheduler = Scheduler.__new__(Scheduler)
         vars(scheduler).update(
             server_args=get_server_args(),
-            model_config=_MODEL_CONFIG,
+            model_config=SimpleNamespace(
+                vocab_size=VOCAB_SIZE, is_encoder_decoder=False
+            ),
             req_to_token_pool=self.req_to_token_pool,
             token_to_kv_pool_allocator=self.allocator,
             tree_cache=self.tree_cache,
