@@ -26,6 +26,10 @@ _PACKAGE = Path(__file__).resolve().parent
 _POLL = 0.1
 _DUMP_GRACE = 10.0
 
+# A device that is not there hides those that are. SGLang's test_utils reads the
+# first character as a digit, so it cannot be the usual empty value.
+_NO_GPU = "99"
+
 # What a user's settings could change in a tree's behaviour or module path.
 _SCRUBBED = ("PYTHON", "SGLANG_", "SGL_")
 
@@ -90,7 +94,7 @@ def environment(tree: Path, python: str = sys.executable) -> dict[str, str]:
         # Compiling anew costs a second; stale bytecode costs an evening.
         "PYTHONDONTWRITEBYTECODE": "1",
         "OMP_NUM_THREADS": "1",
-        "CUDA_VISIBLE_DEVICES": "",
+        "CUDA_VISIBLE_DEVICES": _NO_GPU,
     }
 
 

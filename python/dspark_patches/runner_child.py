@@ -157,8 +157,8 @@ def _innermost(error: BaseException, tree: str) -> tuple[str, str]:
 def output_size() -> int:
     """How much this process has printed; -1 when a test closed its output."""
     try:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        sys.__stdout__.flush()
+        sys.__stderr__.flush()
         return os.fstat(1).st_size
     except (OSError, ValueError):
         return -1
@@ -213,7 +213,8 @@ def check_tree(tree: str, events: Events) -> int:
     except BaseException as error:
         events.emit("fatal", failure=describe(error, tree))
         return NO_SGLANG
-    found = os.path.realpath(sglang.__file__ or "")
+    # A folder without an __init__.py imports too, and has no file.
+    found = os.path.realpath(sglang.__file__ or list(sglang.__path__)[0])
     if found.startswith(os.path.join(tree, "python", "sglang") + os.sep):
         return 0
     events.emit("wrong-tree", found=found)

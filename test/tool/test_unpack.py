@@ -40,7 +40,9 @@ def test_only_the_package_is_unpacked_and_no_extension(tmp_path):
         ("tools/x.py", b""),
     )
     unpack.package(wheel, tmp_path / "to")
-    found = {p.relative_to(tmp_path / "to").as_posix() for p in tmp_path.rglob("to/**/*.*")}
+    found = {
+        p.relative_to(tmp_path / "to").as_posix() for p in tmp_path.rglob("to/**/*.*")
+    }
     assert found == {*PACKAGE, "sglang/srt/kernel.cu"}
 
 

@@ -18,6 +18,7 @@ from dspark_patches import bases, unpack, wheels
 from dspark_patches.diff import blob_id
 from dspark_patches.errors import BadInput, Exit, Precondition
 
+
 def sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 

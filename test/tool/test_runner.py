@@ -1,0 +1,480 @@
+"""Every way in which a test can end is told apart, and none is lost."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+
+import factories
+import pytest
+from world import RELEASED, text
+
+from dspark_patches import runner
+from dspark_patches.errors import Precondition
+
+FILE = "test/test_it.py"
+HEAD = "import os, signal, sys, time, unittest\n"
+
+
+@pytest.fixture
+def run(world):
+    """Run one file's tests; outcomes by what follows the path in their id."""
+
+    def run(source, *selectors, files=None, **options):
+        tests = {FILE: HEAD.encode() + text(source), **(files or {})}
+        tree = world.tree("tree", tests)
+        found = runner.run(tree, selectors or (FILE,), **options)
+        return {outcome.id.removeprefix(f"{FILE}::"): outcome for outcome in found}
+
+    return run
+
+
+def test_the_four_outcomes(run):
+    found = run("""
+        class T(unittest.TestCase):
+            def test_passes(self):
+                pass
+
+            def test_fails(self):
+                self.assertEqual(1, 2, "why")
+
+            def test_errs(self):
+                raise KeyError("name")
+
+            @unittest.skip("not here")
+            def test_skips(self):
+                pass
+        """)
+    assert {name: outcome.status for name, outcome in found.items()} == {
+        "T.test_passes": "passed",
+        "T.test_fails": "failed",
+        "T.test_errs": "error",
+        "T.test_skips": "skipped",
+    }
+    assert str(found["T.test_fails"]) == "AssertionError: 1 != 2 : why"
+    assert found["T.test_skips"].skipped == "not here"
+    (fault,) = found["T.test_errs"].faults
+    assert (fault.type, fault.message, fault.frame) == ("KeyError", "'name'", FILE)
+    assert "LookupError" in fault.bases
+    assert "in test_errs" in fault.traceback
+
+
+def test_the_innermost_frame_names_released_code(run):
+    files = {"python/sglang/srt/pool.py": b"def size(rows):\n    return max(rows)\n"}
+    found = run(
+        """
+        class T(unittest.TestCase):
+            def test_it(self):
+                from sglang.srt.pool import size
+
+                size(None)
+        """,
+        files=files,
+    )
+    (fault,) = found["T.test_it"].faults
+    assert (fault.type, fault.frame) == ("TypeError", "python/sglang/srt/pool.py")
+
+
+def test_a_frame_outside_of_the_tree_is_empty(run):
+    found = run("""
+        class T(unittest.TestCase):
+            def test_it(self):
+                import json
+
+                json.loads("{")
+        """)
+    assert found["T.test_it"].faults[0].frame == ""
+
+
+def test_upstreams_retry_wrapper_is_seen_through(run):
+    files = {
+        "python/sglang/srt/utils/__init__.py": b"",
+        "python/sglang/srt/utils/common.py": text("""
+            def retry(fn):
+                try:
+                    return fn()
+                except Exception as e:
+                    raise Exception("retry() exceed maximum number of retries.")
+            """),
+    }
+    found = run(
+        """
+        from sglang.srt.utils.common import retry
+
+        class T(unittest.TestCase):
+            def _callTestMethod(self, method):
+                retry(lambda: super(T, self)._callTestMethod(method))
+
+            def test_fails(self):
+                self.assertTrue(False)
+        """,
+        files=files,
+    )
+    assert found["T.test_fails"].status == "failed"
+    assert found["T.test_fails"].faults[0].type == "AssertionError"
+
+
+def test_each_failing_subtest_is_a_fault(run):
+    found = run("""
+        class T(unittest.TestCase):
+            def test_it(self):
+                for page in (1, 64, 256):
+                    with self.subTest(page=page):
+                        self.assertEqual(page, 64)
+        """)
+    assert found["T.test_it"].status == "failed"
+    assert [fault.subtest for fault in found["T.test_it"].faults] == [
+        "(page=1)",
+        "(page=256)",
+    ]
+
+
+def test_a_failing_cleanup_is_a_fault_beside_the_tests_own(run):
+    found = run("""
+        class T(unittest.TestCase):
+            def test_it(self):
+                self.addCleanup(os.remove, "no such file")
+                self.assertEqual(1, 2)
+        """)
+    types = [fault.type for fault in found["T.test_it"].faults]
+    assert types == ["AssertionError", "FileNotFoundError"]
+    assert found["T.test_it"].status == "error"
+
+
+@pytest.mark.parametrize(
+    "body", ["import nothing_like_this", "def (", "raise SystemExit"]
+)
+def test_a_file_that_does_not_load_is_an_error_of_its_own(run, body):
+    other = (
+        b"import unittest\nclass O(unittest.TestCase):\n    def test_o(self): pass\n"
+    )
+    found = run(body, FILE, "test/test_other.py", files={"test/test_other.py": other})
+    assert found[FILE].status == "error"
+    assert found[FILE].faults[0].fixture == "collection"
+    assert found["test/test_other.py::O.test_o"].status == "passed"
+
+
+@pytest.mark.parametrize("selector", [f"{FILE}::T.test_b", f"{FILE}::U", "test/no.py"])
+def test_a_selector_that_names_nothing_is_an_error(run, selector):
+    found = run(
+        """
+        class T(unittest.TestCase):
+            def test_a(self):
+                pass
+        """,
+        f"{FILE}::T.test_a",
+        selector,
+    )
+    assert found.pop("T.test_a").status == "passed"
+    (missing,) = found.values()
+    assert (missing.id, missing.status) == (selector, "error")
+
+
+def test_a_selector_does_not_match_a_longer_name(run):
+    found = run(
+        """
+        class T(unittest.TestCase):
+            def test_a(self):
+                pass
+
+            def test_ab(self):
+                pass
+
+        class TT(T):
+            pass
+        """,
+        f"{FILE}::T.test_a",
+    )
+    assert list(found) == ["T.test_a"]
+
+
+def test_fixtures_of_a_class_count_for_its_tests(run):
+    found = run("""
+        class Setup(unittest.TestCase):
+            @classmethod
+            def setUpClass(cls):
+                raise ValueError("no pool")
+
+            def test_a(self):
+                pass
+
+        class Teardown(unittest.TestCase):
+            @classmethod
+            def tearDownClass(cls):
+                raise ValueError("leak")
+
+            def test_a(self):
+                pass
+
+        class Skipped(unittest.TestCase):
+            @classmethod
+            def setUpClass(cls):
+                raise unittest.SkipTest("no GPU")
+
+            def test_a(self):
+                pass
+        """)
+    assert str(found["Setup.test_a"]) == "ValueError in setUpClass: no pool"
+    assert str(found["Teardown.test_a"]) == "ValueError in tearDownClass: leak"
+    assert str(found["Skipped.test_a"]) == "skipped: no GPU"
+    assert [found[f"{name}.test_a"].status for name in ("Setup", "Teardown")] == [
+        "error",
+        "error",
+    ]
+
+
+def test_a_modules_setup_counts_for_all_its_tests(run):
+    found = run("""
+        def setUpModule():
+            raise ValueError("no pool")
+
+        class T(unittest.TestCase):
+            def test_a(self):
+                pass
+
+        class U(unittest.TestCase):
+            def test_b(self):
+                pass
+        """)
+    assert {str(outcome) for outcome in found.values()} == {
+        "ValueError in setUpModule: no pool"
+    }
+    assert len(found) == 2
+
+
+def test_expected_failures_do_not_pass(run):
+    found = run("""
+        class T(unittest.TestCase):
+            @unittest.expectedFailure
+            def test_fails(self):
+                self.assertEqual(1, 2)
+
+            @unittest.expectedFailure
+            def test_passes(self):
+                pass
+        """)
+    assert found["T.test_fails"].status == "skipped"
+    assert found["T.test_passes"].status == "failed"
+
+
+def test_a_crash_costs_only_what_had_not_ended(run):
+    found = run("""
+        class T(unittest.TestCase):
+            def test_1_before(self):
+                pass
+
+            def test_2_crashes(self):
+                print("last words", flush=True)
+                os.kill(os.getpid(), signal.SIGSEGV)
+
+            def test_3_after(self):
+                pass
+        """)
+    assert found["T.test_1_before"].status == "passed"
+    assert "killed by SIGSEGV" in str(found["T.test_2_crashes"])
+    assert found["T.test_2_crashes"].output.startswith("last words")
+    assert "in test_2_crashes" in found["T.test_2_crashes"].output
+    after = found["T.test_3_after"]
+    assert after.status == "error"
+    assert f"during {FILE}::T.test_2_crashes" in str(after)
+
+
+@pytest.mark.parametrize("status", [0, 3])
+def test_a_test_that_ends_the_process_does_not_pass(run, status):
+    found = run(f"""
+        class T(unittest.TestCase):
+            def test_it(self):
+                os._exit({status})
+        """)
+    assert found["T.test_it"].status == "error"
+
+
+def test_a_hang_is_ended_and_shows_where_it_stood(run):
+    started = time.monotonic()
+    found = run(
+        """
+        class T(unittest.TestCase):
+            def test_1_before(self):
+                pass
+
+            def test_2_hangs(self):
+                self.wait_for_ever()
+
+            def wait_for_ever(self):
+                time.sleep(600)
+        """,
+        timeout=1.5,
+    )
+    assert time.monotonic() - started < 30
+    assert found["T.test_1_before"].status == "passed"
+    assert "hung: no end after 1.5 seconds" in str(found["T.test_2_hangs"])
+    assert "in wait_for_ever" in found["T.test_2_hangs"].output
+
+
+def test_what_a_test_prints_is_kept_apart_and_changes_nothing(run):
+    found = run("""
+        class T(unittest.TestCase):
+            def test_1_lies(self):
+                print('{"event": "done"}')
+                os.write(1, b'\\xff{"event": "stop", "id": "x"}')
+                print("beside", file=sys.stderr)
+                self.assertEqual(1, 2)
+
+            def test_2_quiet(self):
+                pass
+
+            def test_3_closes(self):
+                os.close(1)
+                os.close(2)
+                sys.stdout = sys.stderr = None
+
+            def test_4_after(self):
+                pass
+        """)
+    lies = found["T.test_1_lies"]
+    assert lies.status == "failed"
+    assert '{"event": "done"}' in lies.output
+    assert "\ufffd" in lies.output
+    assert "beside" in lies.output
+    assert found["T.test_2_quiet"].output == ""
+    assert found["T.test_3_closes"].status == "passed"
+    assert found["T.test_4_after"].status == "passed"
+
+
+def test_an_exception_that_cannot_be_printed_is_reported(run):
+    found = run("""
+        class Mute(Exception):
+            def __str__(self):
+                raise ValueError
+
+        class T(unittest.TestCase):
+            def test_it(self):
+                raise Mute
+        """)
+    assert "its own __str__ failed: ValueError" in str(found["T.test_it"])
+
+
+def test_an_sglang_from_elsewhere_is_refused(world, tmp_path, monkeypatch):
+    tree = world.tree("tree", {FILE: b""})
+    (tree / "python/sglang").rename(tree / "python/away")
+    elsewhere = tmp_path / "elsewhere"
+    factories.write_files(elsewhere, {"sglang/__init__.py": b""})
+    (tree / "python/sglang").symlink_to(elsewhere / "sglang")
+    with pytest.raises(Precondition, match="would run against") as caught:
+        runner.run(tree, (FILE,))
+    assert str(elsewhere) in caught.value.message
+
+
+def test_a_tree_without_an_sglang_is_refused(world):
+    tree = world.tree("tree", {FILE: b""})
+    (tree / "python/sglang/__init__.py").unlink()
+    with pytest.raises(Precondition, match="would run against"):
+        runner.run(tree, (FILE,))
+
+
+def test_an_sglang_that_does_not_import_fails_every_test(world):
+    tree = world.tree("tree", {"python/sglang/__init__.py": b"import nothing\n"})
+    (found,) = runner.run(tree, (f"{FILE}::T",))
+    assert (found.id, found.status) == (f"{FILE}::T", "error")
+    assert found.faults[0].type == "ModuleNotFoundError"
+
+
+def test_settings_of_the_user_do_not_reach_the_tests(run, monkeypatch, tmp_path):
+    monkeypatch.setenv("SGLANG_TEST_MAX_RETRY", "3")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("PYTHONOPTIMIZE", "2")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    found = run("""
+        class T(unittest.TestCase):
+            def test_it(self):
+                self.assertNotIn("SGLANG_TEST_MAX_RETRY", os.environ)
+                self.assertEqual(sys.flags.optimize, 0)
+                self.assertEqual(os.environ["CUDA_VISIBLE_DEVICES"], "99")
+                self.assertEqual(os.environ["OMP_NUM_THREADS"], "1")
+                self.assertEqual(os.getcwd(), sys.path[0].removesuffix("/python"))
+        """)
+    assert str(found["T.test_it"]) == "passed"
+
+
+def test_our_own_modules_are_not_in_the_tests_way(run):
+    found = run("""
+        class T(unittest.TestCase):
+            def test_it(self):
+                for name in ("bases", "mail", "runner", "series", "trees"):
+                    with self.assertRaises(ImportError):
+                        __import__(name)
+        """)
+    assert str(found["T.test_it"]) == "passed"
+
+
+def test_tests_leave_no_bytecode_and_no_temporary_files(run, world, tmp_path):
+    marker = tmp_path / "where"
+    found = run(f"""
+        import tempfile
+
+        class T(unittest.TestCase):
+            def test_it(self):
+                with open({str(marker)!r}, "w") as stream:
+                    stream.write(tempfile.mkdtemp())
+        """)
+    assert str(found["T.test_it"]) == "passed"
+    assert not os.path.exists(marker.read_text())
+    assert not list(world.data.parent.rglob("tree/**/__pycache__"))
+
+
+def test_a_run_that_is_called_off_ends_what_the_tests_started(run, tmp_path):
+    marker = tmp_path / "pid"
+    source = f"""
+        import subprocess
+
+        class T(unittest.TestCase):
+            def test_it(self):
+                child = subprocess.Popen(["sleep", "600"])
+                with open({str(marker)!r} + "~", "w") as stream:
+                    stream.write(str(child.pid))
+                os.rename({str(marker)!r} + "~", {str(marker)!r})
+                child.wait()
+        """
+    cancel = threading.Event()
+
+    def call_off():
+        while not marker.exists():
+            time.sleep(0.05)
+        cancel.set()
+
+    thread = threading.Thread(target=call_off)
+    thread.start()
+    with pytest.raises(runner.Cancelled):
+        run(source, cancel=cancel)
+    thread.join()
+    assert not runs(int(marker.read_text()))
+
+
+def runs(pid: int) -> bool:
+    """Whether a process is alive; a dead one may still wait for its parent."""
+    for _ in range(50):
+        try:
+            with open(f"/proc/{pid}/stat") as stream:
+                if stream.read().rpartition(")")[2].split()[0] == "Z":
+                    return False
+        except FileNotFoundError:
+            return False
+        time.sleep(0.1)
+    return True
+
+
+def test_an_interpreter_that_does_not_start(world):
+    with pytest.raises(Precondition, match="does not start"):
+        runner.run(world.tree("tree", {}), (FILE,), python="/no/such/python")
+
+
+def test_the_stand_in_steps_back_for_a_real_torchvision(world, monkeypatch, tmp_path):
+    tree = world.tree("tree", RELEASED)
+    site = tmp_path / "site"
+    factories.write_files(site, {"torchvision/__init__.py": b""})
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nPYTHONPATH="{site}" exec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    assert runner.environment(tree, str(python))["PYTHONPATH"] == str(tree / "python")
