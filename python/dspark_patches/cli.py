@@ -12,12 +12,20 @@ from types import FrameType
 import click
 
 from . import __version__, crash, report
+from .commands import check as check_verb
+from .commands import edit as edit_verb
 from .commands import exec as exec_verb
+from .commands import export as export_verb
+from .commands import lock as lock_verb
 from .commands import verify as verify_verb
 from .errors import Exit, Failure
 
 _VERBS = (
     verify_verb.command,
+    check_verb.command,
+    edit_verb.command,
+    export_verb.command,
+    lock_verb.command,
     exec_verb.command,
 )
 

@@ -14,7 +14,7 @@ from .diff import ZEROS, Section
 from .errors import Conflict, Precondition
 from .export import splice
 from .mail import Mail
-from .series import Patch, Series, chain
+from .series import Patch, Series, added_paths, chain
 
 _LONGEST_SLUG = 48
 
@@ -40,7 +40,7 @@ def changes(
     """
     outside = _outside(series, tree)
     before = _mails(series, checkout.commits(tree, START_REF), tree, outside)
-    if list(before.values()) != [mails.render(p.mail) for p in series.patches]:
+    if list(before.values()) != [mails.joined(p.mail) for p in series.patches]:
         raise Conflict(
             f"the series of {series.base} changed since {tree} was made",
             next_step=f"make a new work tree with `dspark-patches edit {series.base}` "
@@ -141,7 +141,7 @@ def _added_files(
     """The sources of what the series adds, unless they changed meanwhile."""
     values = {name: mails.parse(data, name) for name, data in written.items()}
     renewed = _with_mails(series, values)
-    paths = _added(series) | _added(renewed)
+    paths = added_paths(series) | added_paths(renewed)
     old = checkout.files(tree, START_REF, paths)
     new = checkout.files(tree, "HEAD", paths)
     found: dict[Path, bytes | None] = {}
@@ -165,11 +165,6 @@ def _with_mails(series: Series, values: Mapping[str, Mail]) -> Series:
         for name, value in values.items()
     )
     return Series(base=series.base, folder=series.folder, patches=tuple(patches))
-
-
-def _added(series: Series) -> set[str]:
-    links = chain(series).items()
-    return {path for path, link in links if link.old == ZEROS != link.new}
 
 
 def _content(path: Path) -> bytes | None:

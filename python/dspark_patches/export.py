@@ -94,7 +94,7 @@ def first_differences(series: Series, written: Mapping[str, bytes]) -> dict[str,
     """The patches whose mail is not what was written, and where first."""
     found = {}
     for patch in series.patches:
-        old, new = mails.render(patch.mail), written[patch.name]
+        old, new = mails.joined(patch.mail), written[patch.name]
         if old != new:
             found[patch.name] = os.path.commonprefix([old, new]).count(b"\n") + 1
     return found

@@ -207,7 +207,7 @@ def patch_id(sections: Iterable[Section]) -> str:
 
 
 def _locked(patch: Patch) -> LockedPatch:
-    digest = hashlib.sha256(mail.render(patch.mail)).hexdigest()
+    digest = hashlib.sha256(mail.joined(patch.mail)).hexdigest()
     sections = patch.mail.sections
     return LockedPatch(name=patch.name, sha256=digest, patch_id=patch_id(sections))
 

@@ -91,6 +91,14 @@ def render(mail: Mail) -> bytes:
     Raises:
         Malformed: the mail has a value that no canonical mail can hold.
     """
+    data = joined(mail)
+    if parse(data) != mail:
+        raise Malformed("mail", 0, "it cannot be written and read back")
+    return data
+
+
+def joined(mail: Mail) -> bytes:
+    """The bytes of a mail that :func:`parse` accepted."""
     headers = [
         _FIRST_LINE,
         f"From: {mail.author}",
@@ -101,10 +109,7 @@ def render(mail: Mail) -> bytes:
         "\n",
     ]
     head = "\n".join(headers).encode("utf-8", "surrogatepass")
-    data = head + b"".join(section.text for section in mail.sections)
-    if parse(data) != mail:
-        raise Malformed("mail", 0, "it cannot be written and read back")
-    return data
+    return head + b"".join(section.text for section in mail.sections)
 
 
 def commit_message(mail: Mail) -> str:

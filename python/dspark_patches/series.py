@@ -133,6 +133,13 @@ def scan(
     return series, tuple(failures)
 
 
+def added_paths(series: Series) -> set[str]:
+    """The files that a series adds; of a broken chain, what its mails say."""
+    sections = [s for patch in series.patches for s in patch.mail.sections]
+    gone = {s.path for s in sections if s.kind == "delete"}
+    return {s.path for s in sections if s.kind == "add"} - gone
+
+
 def chain(series: Series, base: Mapping[str, str] | None = None) -> dict[str, Link]:
     """Walk the blob ids of a series, path by path.
 

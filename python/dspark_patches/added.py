@@ -1,0 +1,151 @@
+"""The files that series add to SGLang: their sources, and what upstream asks."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path, PurePosixPath
+
+import msgspec
+
+from .diff import ZEROS, blob_id
+from .findings import Finding
+from .lines import MAX_BYTES
+
+FOLDERS = ("python/sglang", "test/registered")
+SUITE = "base-a-test-cpu"
+
+_REGISTER = "register_cpu_ci"
+_MAIN = "if __name__ == '__main__':\n    unittest.main()"
+# Bases that define no tests of their own.
+_PLAIN_BASES = {"CustomTestCase", "TestCase", "object"}
+
+
+class Module(msgspec.Struct, frozen=True, kw_only=True):
+    """A Python file as far as it can be parsed; ``error`` says why it cannot."""
+
+    statements: tuple[ast.stmt, ...] = ()
+    error: str = ""
+    line: int = 0
+
+    @property
+    def classes(self) -> dict[str, ast.ClassDef]:
+        """The module's classes by name."""
+        return {s.name: s for s in self.statements if isinstance(s, ast.ClassDef)}
+
+
+class Sources:
+    """The added files as they stand in a clone; each is read and parsed once."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self.blob = cache(self._blob)
+        self.module = cache(self._module)
+
+    def paths(self) -> list[str]:
+        """Every file of the clone that is there to be added to SGLang."""
+        found = (
+            path for folder in FOLDERS for path in (self._root / folder).rglob("*")
+        )
+        return sorted(
+            path.relative_to(self._root).as_posix()
+            for path in found
+            if path.is_file() and "__pycache__" not in path.parts
+        )
+
+    def _content(self, path: str) -> bytes | None:
+        file = self._root / path
+        if not file.is_file() or file.stat().st_size > MAX_BYTES:
+            return None
+        return file.read_bytes()
+
+    def _blob(self, path: str) -> str:
+        """The file's blob id; zeros where there is no such file."""
+        content = self._content(path)
+        return ZEROS if content is None else blob_id(content)
+
+    def _module(self, path: str) -> Module:
+        try:
+            tree = ast.parse(self._content(path) or b"")
+        except SyntaxError as error:
+            return Module(error=error.msg, line=error.lineno or 0)
+        except (ValueError, RecursionError, MemoryError) as error:
+            return Module(error=str(error) or "it nests too deep")
+        return Module(statements=tuple(tree.body))
+
+
+def lint(sources: Sources, path: str) -> Iterator[Finding]:
+    """What upstream's own lint and CI would refuse in an added file."""
+    if not path.endswith(".py"):
+        return
+    module = sources.module(path)
+    if module.error:
+        what = f"cannot be parsed: {module.error}"
+        yield Finding(file=path, line=module.line, what=what, mend="mend the syntax")
+        return
+    call = _registration(module)
+    if path.startswith("python/"):
+        if call:
+            mend = "move the test below test/registered/"
+            what = "a registered test stands inside the package"
+            yield Finding(file=path, line=call.lineno, what=what, mend=mend)
+    elif PurePosixPath(path).name.startswith("test_"):
+        yield from _lint_test(module, path, call)
+
+
+def missing(sources: Sources, selector: str) -> str:
+    """What of ``PATH[::CLASS[.TEST]]`` does not exist, or an empty string."""
+    path, _, rest = selector.partition("::")
+    if sources.blob(path) == ZEROS:
+        return path
+    name, _, test = rest.partition(".")
+    classes = sources.module(path).classes
+    if name and name not in classes:
+        return f"{path}::{name}"
+    return selector if test and not _has_test(classes, name, test) else ""
+
+
+def _registration(module: Module) -> ast.Call | None:
+    for statement in module.statements:
+        call = statement.value if isinstance(statement, ast.Expr) else None
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name):
+            if call.func.id == _REGISTER:
+                return call
+    return None
+
+
+def _lint_test(module: Module, path: str, call: ast.Call | None) -> Iterator[Finding]:
+    literal = f'{_REGISTER}(est_time=<number>, suite="{SUITE}")'
+    if call is None or not _is_literal(call):
+        what = "the test is not registered with literal values"
+        line = call.lineno if call else 0
+        yield Finding(file=path, line=line, what=what, mend=f"call {literal}")
+    last = module.statements[-1] if module.statements else None
+    if last is None or ast.unparse(last) != _MAIN:
+        line = last.lineno if last else 0
+        what = "the file does not end with the unittest main guard"
+        mend = 'end with `if __name__ == "__main__": unittest.main()`'
+        yield Finding(file=path, line=line, what=what, mend=mend)
+
+
+def _is_literal(call: ast.Call) -> bool:
+    values = {
+        keyword.arg: keyword.value.value
+        for keyword in call.keywords
+        if isinstance(keyword.value, ast.Constant)
+    }
+    timed = isinstance(values.get("est_time"), (int, float))
+    return not call.args and timed and values.get("suite") == SUITE
+
+
+def _has_test(classes: dict[str, ast.ClassDef], name: str, test: str) -> bool:
+    """Whether a class has a test; one with an imported base may inherit it."""
+    found = classes.get(name)
+    if found is None:
+        return name not in _PLAIN_BASES
+    if any(isinstance(s, ast.FunctionDef) and s.name == test for s in found.body):
+        return True
+    bases = (ast.unparse(base).rpartition(".")[2] for base in found.bases)
+    others = {other: c for other, c in classes.items() if other != name}
+    return any(_has_test(others, base, test) for base in bases)

@@ -1,0 +1,149 @@
+"""Everything about the series that can be known offline, at once.
+
+Needs neither the released files nor git: blob ids tell where hunks land, and
+the lock tells the base's blob ids.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from . import added, lint, lock
+from . import series as all_series
+from .added import Sources
+from .bases import Base
+from .diff import ZEROS
+from .errors import Failure, Usage
+from .findings import Finding, of_failure
+from .lines import Malformed, read
+from .series import Patch, Series, added_paths, chain
+
+_SELECTOR = re.compile(r"[^:]+\.py(::\w+(\.\w+)?)?", re.ASCII)
+
+
+def check(chosen: Sequence[Base], root: Path, *, whole: bool) -> tuple[Finding, ...]:
+    """Check the series of these bases.
+
+    Args:
+        chosen: the bases.
+        root: the clone: ``patches/`` and the files that the series add.
+        whole: whether these are all bases; then each file that is there to be
+            added must be added by one of them.
+
+    Returns:
+        All findings, in the order of the bases.
+    """
+    sources = Sources(root)
+    found: list[Finding] = []
+    used: set[str] = set()
+    for base in chosen:
+        series, findings = _read(base, root / "patches" / base.tag)
+        found.extend(findings)
+        if series:
+            used |= added_paths(series)
+            found.extend(_check_series(base, series, sources, complete=not findings))
+    for path in sorted(used):
+        found.extend(added.lint(sources, path))
+    if whole:
+        found.extend(_orphans(sources, used))
+    return tuple(found)
+
+
+def _read(base: Base, folder: Path) -> tuple[Series | None, list[Finding]]:
+    try:
+        series, failures = all_series.scan(base, folder)
+    except Usage as failure:
+        file = f"patches/{base.tag}"
+        return None, [
+            Finding(
+                base=base.tag, file=file, what=failure.message, mend=failure.next_step
+            )
+        ]
+    mend = "write it as git does: `dspark-patches export`, or mend it by hand"
+    return series, [of_failure(base.tag, failure, mend) for failure in failures]
+
+
+def _check_series(
+    base: Base, series: Series, sources: Sources, complete: bool
+) -> Iterator[Finding]:
+    for patch in series.patches:
+        yield from lint.lint(series, patch)
+        yield from _check_tests(series, patch, sources)
+    if not complete:
+        # A mail that could not be read leaves gaps in the chain that are its own.
+        return
+    try:
+        chain(series)
+    except Malformed as failure:
+        yield of_failure(base.tag, failure, f"run `dspark-patches edit {base.tag}`")
+        return
+    yield from _check_sources(series, sources)
+    yield from _check_lock(base, series)
+
+
+def _check_tests(series: Series, patch: Patch, sources: Sources) -> Iterator[Finding]:
+    here = {s.path for p in series.patches for s in p.mail.sections if s.kind == "add"}
+    for test in patch.tests:
+        path = test.partition("::")[0]
+        if not _SELECTOR.fullmatch(test):
+            what, mend = f"{test} names no test", "write PATH[::CLASS[.TEST]]"
+        elif path not in here:
+            what = f"the series does not add {path}"
+            mend = "name a test that the series adds"
+        elif missed := added.missing(sources, test):
+            what, mend = f"{missed} does not exist", "name a test that exists"
+        else:
+            continue
+        line = lint.line_of(patch, f"\nRegression-Test: {test}\n")
+        yield lint.finding(series, patch, what, mend, line=line)
+
+
+def _check_sources(series: Series, sources: Sources) -> Iterator[Finding]:
+    last = {s.path: patch for patch in series.patches for s in patch.mail.sections}
+    links = chain(series)
+    for path in sorted(added_paths(series)):
+        blob = sources.blob(path)
+        if blob == ZEROS:
+            what = f"{path} is not in the clone"
+            mend = f"restore {path}, or take it out of the mail"
+        elif blob != links[path].new:
+            what = f"{path} is not what the clone has"
+            mend = f"run `dspark-patches export {series.base}`"
+        else:
+            continue
+        line = lint.line_of(last[path], f"\ndiff --git a/{path} ")
+        yield lint.finding(series, last[path], what, mend, line=line)
+
+
+def _check_lock(base: Base, series: Series) -> Iterator[Finding]:
+    path = lock.path_of(base, series.folder)
+    renew = f"run `dspark-patches lock {base.tag}`"
+
+    def finding(what: str) -> Finding:
+        file = f"patches/{base.tag}/{lock.NAME}"
+        return Finding(base=base.tag, file=file, what=what, mend=renew)
+
+    try:
+        locked = lock.load(base, series.folder)
+        edited = {p for p, link in chain(series).items() if link.old != ZEROS}
+        for unknown in sorted(edited - set(locked.edited)):
+            yield finding(f"the lock does not know {unknown}")
+            return
+        carried = locked.base_blobs(in_wheel=True)
+        built = lock.build(base, series, locked.wheel.sha256, carried)
+    except Malformed as failure:
+        yield of_failure(base.tag, failure, renew)
+    except Failure as failure:
+        yield finding(failure.message)
+    else:
+        if lock.render(built) != read(path, lock.NAME):
+            yield finding("the lock is out of date")
+
+
+def _orphans(sources: Sources, used: set[str]) -> Iterator[Finding]:
+    for path in sources.paths():
+        if path not in used:
+            mend = "add it in a mail, or remove it"
+            yield Finding(file=path, what="no series adds this file", mend=mend)
