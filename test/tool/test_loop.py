@@ -1,0 +1,116 @@
+"""The maintainers' loop from the command line: edit, export, lock, check."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from clone import CLOCK, GUARD, TEST, Clone, full_checkout
+from factories import make_base, write_files
+
+from dspark_patches import bases, cli, diff, lock, mail, trees
+from dspark_patches.git import Git
+from dspark_patches.wheels import Origin, Released
+
+BASE = make_base()
+SHA256 = "ab" * 32
+
+Run = Callable[..., int]
+
+
+@pytest.fixture
+def run(clone: Clone, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """The command line, in a clone that has one base."""
+    origin = Origin(wheel=BASE.wheel, sha256=SHA256)
+    released = Released(root=clone.released, origin=origin)
+    monkeypatch.setattr(bases, "data_root", lambda: clone.sources)
+    monkeypatch.setattr(bases, "load", lambda path=None: {BASE.tag: BASE})
+    monkeypatch.setattr(trees, "released", lambda base, notify: released)
+    return lambda *arguments: cli.main([str(argument) for argument in arguments])
+
+
+def test_the_whole_loop(
+    clone: Clone, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("edit", "v0.5.16", "--to", clone.tree) == 0
+    told = capsys.readouterr().out
+    assert f"kept aside, not in wheels: {GUARD}\n" in told
+    assert f"`dspark-patches export --from {clone.tree} v0.5.16`" in told
+    write_files(clone.tree, {CLOCK: b"evict, then tick\n", TEST: b"test 2\n"})
+    Git(clone.tree).run("commit", "-q", "--all", "--amend", "--no-edit")
+    assert run("export", "--from", clone.tree, "v0.5.16") == 0
+    told = capsys.readouterr().out
+    assert f"wrote {clone.folder / '0002-patch.patch'}\n" in told
+    assert told.endswith("next: `dspark-patches lock v0.5.16`\n")
+    assert (clone.sources / TEST).read_bytes() == b"test 2\n"
+    assert run("export", "--check") == 0
+    assert run("lock") == 0
+    locked = lock.load(BASE, clone.folder)
+    assert locked.wheel.sha256 == SHA256
+    assert locked.edited[CLOCK].result == diff.blob_id(b"evict, then tick\n")
+    assert locked.edited[GUARD].in_wheel is False
+
+
+def test_export_writes_what_changed_and_no_more(
+    clone: Clone, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    untouched = (clone.folder / "0001-patch.patch").stat()
+    write_files(clone.sources, {TEST: b"test 2\n"})
+    assert run("export", "--check", "--format", "github") == 1
+    told = capsys.readouterr().out
+    assert "::error title=dspark-patches v0.5.16 0002-patch," in told
+    assert "file=patches/v0.5.16/0002-patch.patch,line=" in told
+    assert run("export") == 0
+    changed = mail.parse((clone.folder / "0002-patch.patch").read_bytes())
+    assert diff.added_content(changed.sections[1]) == b"test 2\n"
+    assert (clone.folder / "0001-patch.patch").stat() == untouched
+    assert run("export", "v0.5.16") == 0
+    assert capsys.readouterr().out.endswith("nothing changed\n")
+
+
+def test_pull_request_texts_are_written(clone: Clone, run: Run, tmp_path: Path) -> None:
+    assert run("export", "--pr", tmp_path / "texts") == 0
+    texts = sorted((tmp_path / "texts" / "v0.5.16").iterdir())
+    assert [path.name for path in texts] == ["0001-patch.md", "0002-patch.md"]
+    assert texts[1].read_text().startswith("# Evict before the tick\n")
+
+
+def test_edit_takes_a_full_checkout(clone: Clone, run: Run, tmp_path: Path) -> None:
+    git = full_checkout(tmp_path / "sglang")
+    options = ("--checkout", git.directory, "--to", clone.tree)
+    assert run("edit", "v0.5.16", *options) == 0
+    assert (clone.tree / GUARD).read_bytes() == b"guard clock\n"
+    assert run("edit", "v0.5.16", *options) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["export", "--check", "--pr", "x"], "exclude one another"),
+        (["export", "--from", "x"], "--from needs one BASE"),
+        (["export", "v0.5.61"], "did you mean v0.5.16?"),
+        (["edit"], "Missing argument 'BASE'"),
+        (["lock", "0.5.16"], "no base is called '0.5.16'"),
+    ],
+)
+def test_a_request_that_makes_no_sense_is_usage(
+    run: Run, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+) -> None:
+    assert run(*arguments) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_without_any_series_there_is_nothing_to_do(clone: Clone, run: Run) -> None:
+    for path in clone.folder.iterdir():
+        path.unlink()
+    assert run("export") == 2
+    assert run("lock") == 2
+
+
+def test_a_broken_mail_stops_the_export(
+    clone: Clone, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (clone.folder / "0001-patch.patch").write_bytes(b"noise\n")
+    assert run("export") == 3
+    assert "v0.5.16/0001-patch.patch:1: there is no diff" in capsys.readouterr().err
