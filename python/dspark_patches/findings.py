@@ -19,6 +19,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
         line: the line in it; 0 is the whole file.
         what: what is wrong.
         mend: what helps.
+        detail: what was seen, such as what a test printed; may be long.
     """
 
     base: str = ""
@@ -28,6 +29,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     level: Literal["error", "warning"] = "error"
     what: str
     mend: str
+    detail: str = ""
 
 
 def of_failure(base: str, failure: Malformed, mend: str) -> Finding:

@@ -11,6 +11,7 @@ from typing import Literal
 
 import msgspec
 
+from .findings import Finding
 from .outcomes import Fault, Outcome
 from .runner_child import selects
 from .series import Control, Patch, is_test
@@ -68,19 +69,6 @@ class PatchProof(msgspec.Struct, frozen=True, kw_only=True):
     left_out: tuple[str, ...]
 
 
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that keeps a series from being proven.
-
-    ``patch`` is empty when no single patch is at fault; ``detail`` is what the
-    test said.
-    """
-
-    base: str
-    patch: str
-    message: str
-    detail: str = ""
-
-
 def tree_of(control: Control) -> str:
     """The name of the tree that a control makes."""
     return f"control {control.name}"
@@ -118,8 +106,15 @@ def judge(
     )
     found = (*_general(patch, tests), *_per_test(tests, evidence, patched))
     return proof, tuple(
-        Finding(base=base, patch=patch.name, message=message, detail=detail)
-        for message, detail in found
+        Finding(
+            base=base,
+            patch=patch.name,
+            file=f"patches/{base}/{patch.name}.patch",
+            what=what,
+            mend=mend,
+            detail=said,
+        )
+        for what, mend, said in found
     )
 
 
@@ -129,8 +124,9 @@ def unnamed(base: str, patches: Iterable[Patch], patched: Run) -> tuple[Finding,
     return tuple(
         Finding(
             base=base,
-            patch="",
-            message=f"{name} is named by no Regression-Test trailer",
+            file=name.split("::")[0],
+            what=f"no patch names {name}",
+            mend="name it in the Regression-Test trailer of the patch that it proves",
             detail=detail(outcome),
         )
         for name, outcome in patched.outcomes.items()
@@ -172,26 +168,35 @@ def _is_red(patch: Patch, tests: tuple[TestProof, ...]) -> bool:
     return any(PRISTINE in test.red_on for test in tests)
 
 
-def _general(patch: Patch, tests: tuple[TestProof, ...]) -> Iterable[tuple[str, str]]:
+def _general(
+    patch: Patch, tests: tuple[TestProof, ...]
+) -> Iterable[tuple[str, str, str]]:
     if not patch.tests:
-        yield "the mail names no Regression-Test", ""
+        yield "the mail names no test", "add a Regression-Test trailer", ""
     if patch.kind == "test" and not patch.controls:
-        yield "a test-only patch needs a control that brings the defect back", ""
+        what = "a test-only patch needs a control"
+        yield what, "add a diff below controls/ that brings the defect back", ""
     if patch.kind == "fix" and not any(PRISTINE in test.red_on for test in tests):
-        yield "none of its tests fails on the pristine tree", ""
+        what = "none of its tests fails on the pristine tree"
+        yield what, "name a test that the released code fails", ""
     for control in patch.controls:
         if not any(tree_of(control) in test.red_on for test in tests):
-            yield f"control {control.name} makes none of its tests fail", ""
+            what = f"control {control.name} makes none of its tests fail"
+            yield what, "drop the control, or add the test that it calls for", ""
 
 
 def _per_test(
     tests: tuple[TestProof, ...], evidence: list[Run], patched: Run
-) -> Iterable[tuple[str, str]]:
+) -> Iterable[tuple[str, str, str]]:
     for test in tests:
         if not test.red:
-            said = [detail(run.outcome(test.id)) for run in evidence]
-            shown = "\n\n".join(filter(None, said))
-            yield f"{test.id} is not red for the right reason: {test.reason}", shown
+            seen = [(run.tree, run.outcome(test.id)) for run in evidence]
+            said = [f"{tree}:\n{detail(outcome)}" for tree, outcome in seen]
+            faulty = [text for text, (_, o) in zip(said, seen) if o.faults]
+            what = f"{test.id} is not red for the right reason: {test.reason}"
+            mend = "it must fail by assertion, or in released code, without the patch"
+            yield what, mend, "\n\n".join(faulty)
         if not test.green:
             outcome = patched.outcomes[test.id]
-            yield f"{test.id} is not green: {outcome}", detail(outcome)
+            what = f"{test.id} is not green: {outcome}"
+            yield what, "keep the trees with --keep, then use `exec`", detail(outcome)

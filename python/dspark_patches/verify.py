@@ -21,7 +21,8 @@ from . import proof, runner, series, trees
 from .bases import Base
 from .diff import Section
 from .errors import Precondition
-from .proof import PATCHED, PRISTINE, Finding, PatchProof, Run
+from .findings import Finding
+from .proof import PATCHED, PRISTINE, PatchProof, Run
 from .series import Patch, Series
 from .wheels import Released
 

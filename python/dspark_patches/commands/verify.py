@@ -9,7 +9,8 @@ import click
 from .. import bases, runner
 from .. import verify as job
 from ..errors import Exit, Usage
-from ..report import FORMATS, verify_reporter
+from ..report import FORMATS
+from ..report_verify import verify_reporter
 
 
 @click.command(name="verify")
@@ -73,6 +74,6 @@ def command(
         raise Usage("no base has a series yet", next_step="add a mail below patches/")
     options = job.Options(jobs=jobs, timeout=timeout, keep=keep)
     with verify_reporter(form) as reporter:
-        report = job.verify(chosen, options, reporter)
-        reporter.report(report)
-    context.exit(Exit.OK if report.ok else Exit.FINDINGS)
+        seen = job.verify(chosen, options, reporter)
+        reporter.finish(seen)
+    context.exit(Exit.OK if seen.ok else Exit.FINDINGS)

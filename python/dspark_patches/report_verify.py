@@ -1,0 +1,122 @@
+"""A verification, told in the three formats of :mod:`dspark_patches.report`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.box import SIMPLE
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
+from rich.table import Table
+
+from . import report
+from .findings import Finding
+from .proof import PatchProof, Run
+from .report_findings import print_finding
+from .verify import Report
+
+
+class VerifyReporter:
+    """Tells of a verification as it goes; an observer of :mod:`.verify`."""
+
+    def __init__(self, form: str, progress: Progress) -> None:
+        self._form = form
+        self._progress = progress
+        self._task: TaskID | None = None
+        self._started = time.monotonic()
+
+    def note(self, message: str) -> None:
+        text = report.printable(message)
+        self._progress.console.print(text, soft_wrap=True, style="dim")
+
+    def planned(self, count: int) -> None:
+        self._task = self._progress.add_task("trees", total=count)
+
+    def ran(self, run: Run) -> None:
+        statuses = [outcome.status for outcome in run.outcomes.values()]
+        counts = (f"{statuses.count(each)} {each}" for each in dict.fromkeys(statuses))
+        told = ", ".join(counts) or "no tests"
+        self.note(f"{run.base}: {run.tree}: {told} ({run.seconds:.0f} s)")
+        if self._task is not None:
+            self._progress.advance(self._task)
+
+    def judged(
+        self, proofs: tuple[PatchProof, ...], findings: tuple[Finding, ...]
+    ) -> None:
+        if self._form == "json":
+            return
+        # The bar and the results may share one terminal.
+        self._progress.stop()
+        if self._form == "text":
+            report.console().print(_table(proofs))
+            for left_out in _left_out(proofs):
+                report.line(left_out)
+        for finding in findings:
+            print_finding(self._form, finding)
+        self._progress.start()
+
+    def finish(self, seen: Report) -> None:
+        """Print what is left to say when all is done."""
+        self._progress.stop()
+        if self._form == "json":
+            report.json(seen)
+        else:
+            report.line(_summary(seen, time.monotonic() - self._started))
+
+
+@contextmanager
+def verify_reporter(form: str) -> Iterator[VerifyReporter]:
+    """A reporter, with a progress bar where there is a terminal to show it."""
+    stderr = report.console(stderr=True)
+    progress = Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=stderr,
+        transient=True,
+        redirect_stdout=False,
+        disable=not stderr.is_terminal,
+    )
+    with progress:
+        yield VerifyReporter(form, progress)
+
+
+def _table(proofs: tuple[PatchProof, ...]) -> Table:
+    table = Table(title=proofs[0].base, title_justify="left", box=SIMPLE)
+    table.add_column("patch", overflow="fold")
+    for name in ("kind", "red", "green"):
+        table.add_column(name)
+    table.add_column("tests", justify="right")
+    for proof in proofs:
+        marks = ("yes" if proven else "NO" for proven in (proof.red, proof.green))
+        table.add_row(proof.patch, proof.kind, *marks, str(len(proof.tests)))
+    return table
+
+
+def _left_out(proofs: tuple[PatchProof, ...]) -> Iterator[str]:
+    for proof in proofs:
+        for path in proof.left_out:
+            yield f"left out of {proof.patch}, since no wheel carries it: {path}"
+
+
+def _summary(seen: Report, seconds: float) -> str:
+    bases = len({result.base for result in seen.results})
+    count = f"{len(seen.results)} patches on {bases} bases"
+    if seen.ok:
+        return f"ok: {count}, each one red, then green, in {seconds:.0f} s"
+    proven = sum(result.red and result.green for result in seen.results)
+    return (
+        f"findings: {len(seen.findings)}; of {count} {proven} are red, then green, "
+        f"in {seconds:.0f} s"
+    )

@@ -1,0 +1,190 @@
+"""The right-reason rule, case by case."""
+
+from __future__ import annotations
+
+import pytest
+from world import CLOCK, TEST, fix_mail, mend_clock
+
+from dspark_patches import diff, proof
+from dspark_patches.outcomes import Fault, Outcome
+from dspark_patches.proof import Run
+from dspark_patches.series import Control, Patch
+
+NAME = f"{TEST}::T.test_a"
+ASSERTION = ("AssertionError", "Exception", "BaseException", "object")
+
+
+def fault(kind="AssertionError", *, frame=TEST, fixture="", bases=None):
+    bases = bases or (kind, "Exception", "BaseException", "object")
+    return Fault(type=kind, message="m", bases=bases, frame=frame, fixture=fixture)
+
+
+def failed(*faults, name=NAME):
+    return Outcome(id=name, faults=faults or (fault(),))
+
+
+def run(tree, *outcomes):
+    found = outcomes or (Outcome(id=NAME),)
+    return Run(base="v1", tree=tree, outcomes={each.id: each for each in found})
+
+
+@pytest.mark.parametrize(
+    ("faults", "right"),
+    [
+        ((fault(),), True),
+        ((fault(bases=("Stricter", *ASSERTION)),), True),
+        ((fault("TypeError", frame=CLOCK),), True),
+        ((fault("TypeError", frame=TEST),), False),
+        ((fault("TypeError", frame="python/sglang/test/kits/kit.py"),), False),
+        ((fault("TypeError", frame=""),), False),
+        ((fault("ImportError", frame=CLOCK),), False),
+        (
+            (fault("ModuleNotFoundError", frame=CLOCK, bases=("X", "ImportError")),),
+            False,
+        ),
+        ((fault("IndentationError", frame=CLOCK, bases=("X", "SyntaxError")),), False),
+        ((fault(fixture="setUpClass"),), False),
+        ((fault(fixture="setUpModule"),), False),
+        ((fault(fixture="collection"),), False),
+        ((fault("Died", fixture="process", frame=CLOCK),), False),
+        ((fault(), fault("TypeError", frame=CLOCK)), True),
+        ((fault(), fault("TypeError", frame=TEST)), False),
+        ((), False),
+    ],
+)
+def test_right_reason(faults, right):
+    assert proof.right_reason(Outcome(id=NAME, faults=faults)) is right
+
+
+def test_a_skipped_test_is_not_red():
+    assert not proof.right_reason(Outcome(id=NAME, skipped="no GPU"))
+
+
+def judge(*runs, kind="fix", controls=(), tests=(NAME,)):
+    """Judge one patch; its findings as what they say."""
+    section = mend_clock() if kind == "fix" else diff.render_add(TEST, b"")
+    made = tuple(
+        Control(number=1, name=name, why="w", sections=(mend_clock(),))
+        for name in controls
+    )
+    mail = fix_mail(section, tests=tests)
+    patch = Patch(number=1, name="0001-x", mail=mail, controls=made)
+    seen, findings = proof.judge("v1", patch, {each.tree: each for each in runs})
+    return seen, [finding.what for finding in findings]
+
+
+def test_a_fix_is_red_on_the_pristine_tree():
+    seen, findings = judge(run("pristine", failed()), run("patched"))
+    assert (seen.red, seen.green, findings) == (True, True, [])
+    assert seen.tests[0].red_on == ("pristine",)
+
+
+def test_a_fix_that_is_red_on_a_control_alone_is_not_proven():
+    seen, findings = judge(
+        run("pristine"),
+        run("patched"),
+        run("control 0001-c", failed()),
+        controls=["0001-c"],
+    )
+    assert (seen.red, seen.green) == (False, True)
+    assert seen.tests[0].red
+    assert findings == ["none of its tests fails on the pristine tree"]
+
+
+def test_one_test_on_the_pristine_tree_and_one_on_a_control_prove_a_fix():
+    other = f"{TEST}::T.test_b"
+    both = [Outcome(id=NAME), Outcome(id=other)]
+    seen, findings = judge(
+        run("pristine", failed(), both[1]),
+        run("patched", *both),
+        run("control 0001-c", both[0], failed(name=other)),
+        controls=["0001-c"],
+        tests=(f"{TEST}::T",),
+    )
+    assert (seen.red, seen.green, findings) == (True, True, [])
+    assert [test.red_on for test in seen.tests] == [("pristine",), ("control 0001-c",)]
+
+
+def test_every_named_test_must_have_been_red():
+    other = f"{TEST}::T.test_b"
+    seen, findings = judge(
+        run("pristine", failed(), Outcome(id=other)),
+        run("patched", Outcome(id=NAME), Outcome(id=other)),
+        tests=(TEST,),
+    )
+    assert not seen.red
+    assert [test.red for test in seen.tests] == [True, False]
+    assert findings == [
+        f"{other} is not red for the right reason: pristine: passed",
+    ]
+
+
+def test_a_test_only_patch_is_proven_by_its_control():
+    seen, findings = judge(
+        run("pristine"),
+        run("patched"),
+        run("control 0001-c", failed()),
+        kind="test",
+        controls=["0001-c"],
+    )
+    assert (seen.kind, seen.red, seen.green, findings) == ("test", True, True, [])
+
+
+def test_a_test_only_patch_without_a_control_is_not_proven():
+    seen, findings = judge(run("pristine", failed()), run("patched"), kind="test")
+    assert not seen.red
+    assert findings == ["a test-only patch needs a control"]
+
+
+def test_a_control_that_no_test_notices_proves_nothing():
+    seen, findings = judge(
+        run("pristine", failed()),
+        run("patched"),
+        run("control 0001-c"),
+        controls=["0001-c"],
+    )
+    assert seen.red
+    assert findings == ["control 0001-c makes none of its tests fail"]
+
+
+@pytest.mark.parametrize(
+    "ending", [failed(), Outcome(id=NAME, skipped="no GPU")], ids=["fails", "skips"]
+)
+def test_green_is_passed_and_nothing_else(ending):
+    seen, findings = judge(run("pristine", failed()), run("patched", ending))
+    assert (seen.red, seen.green) == (True, False)
+    assert findings == [f"{NAME} is not green: {ending}"]
+
+
+def test_a_patch_that_names_no_test_is_neither_red_nor_green():
+    seen, findings = judge(run("pristine"), run("patched"), tests=())
+    assert (seen.red, seen.green) == (False, False)
+    assert "the mail names no test" in findings
+
+
+def test_a_file_that_did_not_load_speaks_for_its_tests():
+    broken = failed(fault("ImportError", fixture="collection"), name=TEST)
+    seen, findings = judge(run("pristine", broken), run("patched"))
+    assert not seen.red
+    assert "pristine: ImportError in collection: m" in findings[-1]
+
+
+def test_a_test_that_is_not_there_is_not_red():
+    other = Outcome(id=f"{TEST}::U.test_other")
+    seen, _ = judge(run("pristine", other), run("patched"))
+    assert seen.tests[0].reason == "pristine: skipped: it does not exist in this tree"
+    assert not seen.red
+
+
+def test_a_test_that_no_patch_names_is_a_finding():
+    named, other = Outcome(id=NAME), failed(name=f"{TEST}::T.test_b")
+    patch = Patch(number=1, name="0001-x", mail=fix_mail(tests=(NAME,)))
+    (finding,) = proof.unnamed("v1", [patch], run("patched", named, other))
+    assert finding.what == f"no patch names {TEST}::T.test_b"
+    assert finding.file == TEST
+
+
+def test_the_detail_of_a_finding_is_what_the_test_said():
+    said = Fault(type="E", message="m", traceback="Traceback: E\n")
+    outcome = Outcome(id=NAME, faults=(said,), output="printed\n")
+    assert proof.detail(outcome) == "Traceback: E\n\nprinted"
