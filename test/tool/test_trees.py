@@ -14,6 +14,8 @@ from dspark_patches.errors import Conflict, Precondition
 
 GUARD = "test/registered/unit/test_guard.py"
 
+pytestmark = pytest.mark.usefixtures("no_pip")
+
 
 @pytest.fixture
 def root(world, tmp_path):

@@ -1,20 +1,8 @@
 """Stand-in: see the package."""
 
-from enum import Enum
-
 from .._absent import resolver
-
-
-class InterpolationMode(Enum):
-    """The real enumeration: its members are read while modules are imported."""
-
-    NEAREST = "nearest"
-    NEAREST_EXACT = "nearest-exact"
-    BILINEAR = "bilinear"
-    BICUBIC = "bicubic"
-    BOX = "box"
-    HAMMING = "hamming"
-    LANCZOS = "lanczos"
-
+from . import functional as functional
+from . import v2 as v2
+from ._modes import InterpolationMode as InterpolationMode
 
 __getattr__ = resolver(__name__)

@@ -1,6 +1,6 @@
 """Stand-in: see the package."""
 
 from .._absent import resolver
-from . import InterpolationMode  # noqa: F401
+from ._modes import InterpolationMode as InterpolationMode
 
 __getattr__ = resolver(__name__)

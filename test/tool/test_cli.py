@@ -1,0 +1,339 @@
+"""One way to end for everything: exit codes, three formats, no traceback."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import click
+import pytest
+from world import FIXED_CLOCK, TEST, TEST_SOURCE, fix_mail, mend_clock, text
+
+from dspark_patches import __version__, cli, diff
+from dspark_patches.errors import BadInput, Conflict, Exit, Failure, Precondition
+
+# The command line in a process of its own, in a world's data root.
+IN_WORLD = """
+import sys
+from pathlib import Path
+from dspark_patches import bases, cli
+
+root = Path(sys.argv.pop(1))
+bases.data_root = lambda: root
+cli.entry_point()
+"""
+
+
+@pytest.fixture
+def start(world, tmp_path, monkeypatch):
+    """Start the command line in the fake world, with temporary files apart."""
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setenv("TMPDIR", str(scratch))
+
+    def start(*arguments):
+        command = [sys.executable, "-c", IN_WORLD, str(world.data), *arguments]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        return subprocess.Popen(command, **pipes)
+
+    start.scratch = scratch
+    return start
+
+
+@pytest.fixture
+def run(start):
+    """Run the command line; its exit status, output and error output."""
+
+    def run(*arguments):
+        process = start(*arguments)
+        output, errors = process.communicate()
+        return process.returncode, output, errors
+
+    return run
+
+
+@pytest.fixture
+def verb(monkeypatch):
+    """Add a verb that raises what it is given; nothing of it is kept."""
+
+    def verb(error):
+        @click.command(name="raise")
+        @click.option("--format", "form", default="text")
+        def command(form):
+            raise error
+
+        monkeypatch.setitem(cli.group.commands, "raise", command)
+        return cli.main
+
+    return verb
+
+
+def proven(world):
+    base = world.release()
+    world.series(base, fix_mail())
+    return base
+
+
+def unproven(world):
+    base = world.release()
+    source = TEST_SOURCE.replace(b"tick(1), 2", b"tick(1), 3")
+    world.series(base, fix_mail(mend_clock(), diff.render_add(TEST, source)))
+    return base
+
+
+def test_verify_ends_with_0_and_a_table(world, run):
+    proven(world)
+    status, output, errors = run("verify")
+    assert status == Exit.OK, errors
+    assert re.search(r"0001-patch\s+fix\s+yes\s+yes\s+1\b", output)
+    assert "ok: 1 patches on 1 bases" in output
+    assert "v0.5.16: pristine: 1 failed" in errors
+    assert "v0.5.16: patched: 1 passed" in errors
+
+
+def test_verify_ends_with_1_and_what_the_test_said(world, run):
+    unproven(world)
+    status, output, _ = run("verify", "v0.5.16")
+    assert status == Exit.FINDINGS
+    assert re.search(r"0001-patch\s+fix\s+yes\s+NO\s+1\b", output)
+    assert "AssertionError: 2 != 3" in output
+    assert "in test_tick" in output
+
+
+def test_json_is_one_object_of_the_documented_form(world, run):
+    unproven(world)
+    status, output, _ = run("verify", "--format", "json")
+    assert status == Exit.FINDINGS
+    seen = json.loads(output)
+    assert seen["ok"] is False
+    (result,) = seen["results"]
+    (test,) = result.pop("tests")
+    assert result == {
+        "base": "v0.5.16",
+        "patch": "0001-patch",
+        "kind": "fix",
+        "red": True,
+        "green": False,
+        "left_out": [],
+    }
+    assert test == {
+        "id": f"{TEST}::TestClock.test_tick",
+        "red": True,
+        "red_on": ["pristine"],
+        "reason": "pristine: AssertionError: 1 != 3",
+        "green": False,
+    }
+
+
+def test_github_gets_an_annotation_for_the_mail(world, run):
+    unproven(world)
+    status, output, _ = run("verify", "--format=github")
+    assert status == Exit.FINDINGS
+    (line,) = [line for line in output.splitlines() if line.startswith("::error")]
+    assert "file=patches/v0.5.16/0001-patch.patch" in line
+    assert "AssertionError: 2 != 3" in line
+
+
+def test_a_test_cannot_drive_the_terminal_through_us(world, run):
+    base = world.release()
+    source = TEST_SOURCE.replace(
+        b"self.assertEqual(tick(1), 2)", b'self.fail("\\x1b[2J[bold]")'
+    )
+    world.series(base, fix_mail(mend_clock(), diff.render_add(TEST, source)))
+    status, output, errors = run("verify")
+    assert status == Exit.FINDINGS
+    assert "\x1b" not in output + errors
+    assert "[2J[bold]" in output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["verify", "v0.5.61"], "no base is called 'v0.5.61'"),
+        (["verify"], "no base has a series yet"),
+        (["verify", "--nope"], "No such option"),
+        (["nope"], "No such command"),
+        (["verify", "--jobs", "0"], "Invalid value for '--jobs'"),
+        (["exec", "/no/such/tree", "x.py"], "does not exist"),
+    ],
+)
+def test_a_request_that_makes_no_sense_ends_with_2(run, arguments, expected):
+    status, output, errors = run(*arguments)
+    assert (status, output) == (Exit.USAGE, "")
+    assert expected in errors
+    assert "Traceback" not in errors
+
+
+def test_a_base_that_cannot_be_had_ends_with_3_and_the_next_step(world, run):
+    base = proven(world)
+    (world.shelf / base.wheel).unlink()
+    status, output, errors = run("verify")
+    assert (status, output) == (Exit.PRECONDITION, "")
+    assert f"error: {base.wheel} could not be downloaded" in errors
+    assert "cause: ERROR: Could not find a version" in errors
+    assert "next: check the network" in errors
+
+
+def test_an_error_in_json_is_one_object_too(world, run):
+    base = proven(world)
+    (world.shelf / base.wheel).unlink()
+    status, output, _ = run("verify", "--format=json")
+    assert status == Exit.PRECONDITION
+    seen = json.loads(output)
+    assert seen["ok"] is False
+    assert seen["error"]["message"] == f"{base.wheel} could not be downloaded"
+    assert "PIP_FIND_LINKS" in seen["error"]["next_step"]
+
+
+@pytest.mark.parametrize(
+    ("failure", "status"),
+    [
+        (Failure("f"), 3),
+        (Precondition("f"), 3),
+        (BadInput("f"), 3),
+        (Conflict("f"), 4),
+        (KeyboardInterrupt(), 130),
+    ],
+)
+def test_each_failure_has_its_exit_code(verb, capsys, failure, status):
+    assert verb(failure)(["raise"]) == status
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_a_bug_of_ours_ends_with_70_and_a_log(verb, capsys, monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert verb(ZeroDivisionError("oops"))(["raise", "--format", "text"]) == Exit.BUG
+    errors = capsys.readouterr().err
+    assert "a bug of dspark-patches: ZeroDivisionError: oops" in errors
+    assert "Traceback" not in errors
+    (log,) = tmp_path.rglob("crash-*.log")
+    assert str(log) in errors
+    written = log.read_text()
+    assert "Traceback" in written
+    assert f"dspark-patches {__version__}" in written
+    assert "'raise', '--format', 'text'" in written
+
+
+def test_a_bug_is_told_in_full_where_no_log_can_be_written(
+    verb, capsys, monkeypatch, tmp_path
+):
+    (tmp_path / "state").write_text("a file in the way")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    assert verb(ZeroDivisionError("oops"))(["raise", "--format", "json"]) == Exit.BUG
+    error = json.loads(capsys.readouterr().out)["error"]
+    assert "ZeroDivisionError: oops" in error["message"]
+    assert "Traceback" in error["next_step"]
+
+
+def test_a_reader_that_goes_away_is_no_bug(start):
+    process = start("--help")
+    process.stdout.close()
+    errors = process.stderr.read()
+    assert process.wait() != Exit.BUG
+    assert "Traceback" not in errors
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interruption_ends_with_130_and_leaves_nothing(
+    world, start, tmp_path, number
+):
+    marker = tmp_path / "pid"
+    source = text(f"""
+        import os
+        import time
+        import unittest
+
+
+        class TestClock(unittest.TestCase):
+            def test_tick(self):
+                with open({str(marker)!r} + "~", "w") as stream:
+                    stream.write(str(os.getpid()))
+                os.replace({str(marker)!r} + "~", {str(marker)!r})
+                time.sleep(600)
+        """)
+    base = world.release()
+    world.series(base, fix_mail(mend_clock(), diff.render_add(TEST, source)))
+    process = start("verify")
+    while not marker.exists():
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.05)
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == Exit.INTERRUPTED
+    assert "error: interrupted" in errors
+    assert "Traceback" not in errors
+    assert not list(start.scratch.iterdir())
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(marker.read_text()), 0)
+
+
+def test_exec_runs_a_test_file_alone_as_upstream_does(world, run):
+    source = TEST_SOURCE + b'\n\nif __name__ == "__main__":\n    unittest.main()\n'
+    files = {"python/sglang/srt/clock.py": FIXED_CLOCK, TEST: source}
+    tree = world.tree("patched", files)
+    status, _, errors = run("exec", str(tree), TEST, "-f")
+    assert status == 0
+    assert "Ran 1 test" in errors
+    tree = world.tree("pristine", {TEST: source})
+    status, _, errors = run("exec", str(tree), TEST, "-f")
+    assert status == 1
+    assert "AssertionError: 1 != 2" in errors
+
+
+def test_exec_offers_the_stand_in_for_torchvision(world, run):
+    probe = text("""
+        import torchvision
+        from torchvision.io import decode_jpeg
+        from torchvision.transforms import InterpolationMode
+        from torchvision.transforms.v2 import functional
+
+        print(torchvision.__version__, InterpolationMode.BICUBIC.value)
+        for absent in (decode_jpeg, functional.resize):
+            try:
+                absent()
+            except NotImplementedError as error:
+                print(str(error).split()[0])
+        print(hasattr(functional, "__wrapped__"))
+        """)
+    status, output, errors = run(
+        "exec", str(world.tree("tree", {})), "-c", probe.decode()
+    )
+    assert status == 0, errors
+    assert output.split() == [
+        "0.0.0+standin",
+        "bicubic",
+        "torchvision.io.decode_jpeg",
+        "torchvision.transforms.v2.functional.resize",
+        "False",
+    ]
+
+
+def test_exec_wants_a_tree(run, tmp_path):
+    status, _, errors = run("exec", str(tmp_path), "-c", "0")
+    assert status == Exit.USAGE
+    assert "holds no python/sglang" in errors
+
+
+def test_help_teaches_by_example(run):
+    for arguments in ((), ("--help",), ("verify", "--help"), ("exec", "--help")):
+        status, output, _ = run(*arguments)
+        assert status == 0
+        assert "Examples:" in output
+    assert run("--version")[1].split()[-1] == __version__
+
+
+def test_the_module_is_the_command():
+    done = subprocess.run(
+        [sys.executable, "-m", "dspark_patches", "--version"],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=Path(__file__).parent,
+    )
+    assert done.stdout.split()[-1] == __version__
