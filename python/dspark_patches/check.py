@@ -48,6 +48,7 @@ def check(chosen: Sequence[Base], root: Path, *, whole: bool) -> tuple[Finding, 
         found.extend(added.lint(sources, path))
     if whole:
         found.extend(_orphans(sources, used))
+        found.extend(_strays(root / "patches", {base.tag for base in chosen}))
     return tuple(found)
 
 
@@ -147,3 +148,13 @@ def _orphans(sources: Sources, used: set[str]) -> Iterator[Finding]:
         if path not in used:
             mend = "add it in a mail, or remove it"
             yield Finding(file=path, what="no series adds this file", mend=mend)
+
+
+def _strays(folder: Path, tags: set[str]) -> Iterator[Finding]:
+    for path in sorted(folder.iterdir()):
+        # Folders without a file do not exist for git.
+        filled = path.is_dir() and any(file.is_file() for file in path.rglob("*"))
+        if filled and path.name not in tags:
+            what = "this folder holds no series of a known base"
+            mend = "name the base in patches/bases.toml, or remove the folder"
+            yield Finding(file=f"patches/{path.name}", what=what, mend=mend)

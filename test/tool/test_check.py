@@ -117,7 +117,7 @@ def with_clock(new: bytes) -> Callable[[Clone], None]:
 def with_source(source: bytes, path: str = TEST) -> Callable[[Clone], None]:
     def change(clone: Clone) -> None:
         files = {KIT: b"kit = 1\n", TEST: TEST_SOURCE} | {path: source}
-        sections = (diff.render_add(p, content) for p, content in files.items())
+        sections = (diff.render_add(p, content) for p, content in sorted(files.items()))
         clone.write(make_mail(*sections, trailers=clone.first.trailers), clone.fix)
         write_files(clone.root, files)
         clone.lock()
@@ -315,6 +315,18 @@ def test_a_base_without_a_series_is_a_finding(clone: Clone) -> None:
 def test_one_base_alone_owns_not_every_file(clone: Clone) -> None:
     write_files(clone.root, {"test/registered/more.py": b""})
     assert clone.check(whole=False) == ()
+
+
+def test_a_folder_of_no_base_is_found(clone: Clone) -> None:
+    write_files(clone.root, {"patches/v0.5.99/0001-x.patch": b""})
+    (clone.root / "patches" / "v0.5.17" / "controls").mkdir(parents=True)
+    said = "this folder holds no series of a known base"
+    assert clone.said() == [f"patches/v0.5.99:0: {said}"]
+
+
+def test_other_files_than_python_may_be_added(clone: Clone) -> None:
+    with_source(b"[tool]\n", "test/registered/data.toml")(clone)
+    assert clone.check() == ()
 
 
 def test_caches_are_no_sources(clone: Clone) -> None:

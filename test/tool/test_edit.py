@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 from clone import CLOCK, GUARD, KIT, PRISTINE, TEST, Clone, full_checkout, two_mails
 from factories import (
@@ -195,3 +196,11 @@ def test_a_checkout_without_the_tag_is_refused(clone: Clone, tmp_path: Path) -> 
         checkout.from_checkout(clone.series, make_base(), git.directory, clone.tree)
     with pytest.raises(Precondition, match="no work tree of ours"):
         checkout.commits(git.directory)
+
+
+def test_a_tag_that_is_not_upstreams_is_refused(clone: Clone, tmp_path: Path) -> None:
+    git = full_checkout(tmp_path / "sglang")
+    base = msgspec.structs.replace(make_base(), commit="1" * 40)
+    with pytest.raises(Precondition, match="is not SGLang's"):
+        checkout.from_checkout(clone.series, base, git.directory, clone.tree)
+    assert not clone.tree.exists()

@@ -58,6 +58,19 @@ def test_an_edit_of_other_files_is_refused(clone: Clone) -> None:
         clone.regenerate()
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "what"),
+    [(b"-tick\n", b"-tock\n", "does not apply"), (b"+tick once", b"+tick o", "make")],
+)
+def test_an_edit_that_lies_about_its_blobs_is_refused(
+    clone: Clone, old: bytes, new: bytes, what: str
+) -> None:
+    path = clone.folder / "0001-patch.patch"
+    path.write_bytes(path.read_bytes().replace(old, new))
+    with pytest.raises(Conflict, match=f"0001-patch.patch .*{what}"):
+        clone.regenerate()
+
+
 def test_a_missing_source_is_refused(clone: Clone) -> None:
     (clone.sources / KIT).unlink()
     with pytest.raises(Precondition, match=f"adds {KIT}, which the clone does not"):
@@ -85,6 +98,16 @@ def test_nothing_changes_when_a_file_cannot_be_staged(tmp_path: Path) -> None:
         replace_all({tmp_path / "a": b"new", tmp_path / "not-a-folder" / "b": b"new"})
     assert (tmp_path / "a").read_bytes() == b"old"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "not-a-folder"]
+
+
+def test_files_are_written_and_removed_together(tmp_path: Path) -> None:
+    write_files(tmp_path, {"old": b"old", "kept": b"kept"})
+    (tmp_path / "kept").chmod(0o755)
+    new = tmp_path / "folder" / "new"
+    replace_all({new: b"new", tmp_path / "old": None, tmp_path / "kept": b"more"})
+    assert new.read_bytes() == b"new"
+    assert not (tmp_path / "old").exists()
+    assert (tmp_path / "kept").stat().st_mode & 0o777 == 0o755
 
 
 def test_a_pull_request_has_upstreams_form(clone: Clone) -> None:

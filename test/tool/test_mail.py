@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import string
 import time
+from pathlib import Path
 
+import msgspec
 import pytest
 from factories import make_delete, make_edit, make_mail, make_repository, write_files
 from hypothesis import assume, given, settings
@@ -134,7 +136,21 @@ def test_a_corrupt_mail_is_refused_or_read_exactly(changes: list) -> None:
         (b"-gone\n", b"-went\n", "does not hash"),
         (b"+one\n", b"+one\n\\ No newline at end of file\n", "longer than its counts"),
         (b"--- a/b.py\n", b"--- a/b.py\r\n", "expected '--- a/b.py'"),
+        (
+            b"\n+two\n\\ No",
+            b"\n+two\n\\ No newline at end of file\n\\ No",
+            "ends twice",
+        ),
+        (b"@@ -1 +1,2 @@\n-x\n+y\n+z\n", b"x", "expected a hunk"),
+        (b"@@ -1 +0,0 @@\n-gone", b"@@ -1,2 +1 @@\n-gone\n x", "whole in one hunk"),
+        (b"From: dspark-patches", b"From: =?UTF-8?q?x?=", "NAME <ADDRESS>"),
         (b"Date: Tue", b"Date: Wed", "a date as git writes it"),
+        (b"Date: Tue, 1 Sep", b"Date: Tue, 01 Sep", "a date as git writes it"),
+        (b"1 Sep 2026 12:00:00 +0000", b"1 Sep 1970", "a date as git writes it"),
+        (b"Tue, 1 Sep 2026", b"Mon, 1 Sep 1969", "a date as git writes it"),
+        (b"Date: Tue, ", b"Date: ", "a date as git writes it"),
+        (b"12:00:00 +0000", b"12:00:00 -0000", "a date as git writes it"),
+        (b"12:00:00 +0000", b"32:00:00 +0000", "a date as git writes it"),
         (b"Subject: [PATCH] Tick", b"Subject: [PATCH] [Spec] Tick", "git am"),
         (b"Subject: [PATCH] Tick", b"Subject: [PATCH] Re: Tick", "git am"),
         (b"Subject: [PATCH] Tick", b"Subject: [PATCH]  Tick", "git am"),
@@ -210,7 +226,9 @@ def test_a_failure_stays_short_whatever_the_line() -> None:
 
 @settings(max_examples=5, deadline=None)
 @given(values=st.lists(st.tuples(SUBJECT, BODY, TRAILERS), min_size=10, max_size=20))
-def test_git_writes_these_messages_the_same(tmp_path_factory, values: list) -> None:
+def test_git_writes_these_messages_the_same(
+    tmp_path_factory: pytest.TempPathFactory, values: list
+) -> None:
     git = make_repository(tmp_path_factory.mktemp("git"), {"base": b""})
     written = []
     for number, (subject, body, trailers) in enumerate(values):
@@ -226,7 +244,7 @@ def test_git_writes_these_messages_the_same(tmp_path_factory, values: list) -> N
     assert output == b"\n".join(written)
 
 
-def test_git_writes_these_sections_the_same(tmp_path) -> None:
+def test_git_writes_these_sections_the_same(tmp_path: Path) -> None:
     before = {"a/b.py": b"1\n2\n3", "empty": b"", "gone": b"x\n", "crlf": b"a\r\nb\r\n"}
     after = {"a/b.py": b"1\n2\n", "empty": b"y", "crlf": b"a\r\nc\r\n", "new/e": b""}
     git = make_repository(tmp_path, before)
@@ -262,6 +280,41 @@ def test_a_hostile_path_is_not_written(path: str) -> None:
         diff.render_add(path, b"x\n")
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"body": "Fixes: this paragraph is no trailer", "trailers": ()},
+        {"body": "Ends with a blank line.\n"},
+        {"body": "Not ASCII: \u00e9"},
+        {"subject": "Tick\nthe clock"},
+        {"subject": "Tick", "body": "", "trailers": ()},
+        {"trailers": (("Two words", "x"),)},
+        {"author": "Nobody"},
+        {"sections": ()},
+    ],
+)
+def test_what_cannot_be_read_back_is_not_written(changes: dict) -> None:
+    with pytest.raises(BadInput):
+        mail.render(msgspec.structs.replace(make_mail(), **changes))
+
+
+def test_hunks_say_where_they_land(tmp_path: Path) -> None:
+    old = [b"%d\n" % number for number in range(40)]
+    new = [b"first\n", *old[:20], b"middle\n", *old[21:39]]
+    git = make_repository(tmp_path, {"x.py": b"".join(old)})
+    write_files(tmp_path, {"x.py": b"".join(new)})
+    data = git.run("diff", "--full-index")
+    (section,) = mail.parse_diff(b"Why.\n" + data)
+    places = [
+        (hunk.old_start, hunk.old_count, hunk.new_start, hunk.new_count)
+        for hunk in diff.hunks(section)
+    ]
+    assert places == [(1, 3, 1, 4), (18, 7, 19, 7), (37, 4, 38, 3)]
+    for moved in (b"@@ -18,7 +20,7 @@", b"@@ -2,7 +3,7 @@", b"@@ -50,7 +51,7 @@"):
+        with pytest.raises(BadInput, match="line numbers do not follow"):
+            mail.parse_diff(b"Why.\n" + data.replace(b"@@ -18,7 +19,7 @@", moved))
+
+
 def test_changed_lines_are_counted() -> None:
     assert diff.changed_lines(make_edit("b.py", b"x\n", b"y\nz\n")) == (2, 1)
 
@@ -273,3 +326,5 @@ def test_a_control_needs_an_explanation() -> None:
         mail.parse_diff(section.text)
     with pytest.raises(BadInput, match="there is no diff"):
         mail.parse_diff(b"Why.\n")
+    with pytest.raises(BadInput, match="not UTF-8"):
+        mail.parse_diff(b"Why: \xff\n" + section.text)
