@@ -18,7 +18,7 @@ from .diff import ZEROS
 from .errors import Failure, Usage
 from .findings import Finding, of_failure
 from .lines import Malformed, read
-from .series import Patch, Series, added_paths, chain
+from .series import Patch, Series, added_paths, blobs_after, chain
 
 _SELECTOR = re.compile(r"[^:]+\.py(::\w+(\.\w+)?)?", re.ASCII)
 
@@ -62,7 +62,7 @@ def _read(base: Base, folder: Path) -> tuple[Series | None, list[Finding]]:
                 base=base.tag, file=file, what=failure.message, mend=failure.next_step
             )
         ]
-    mend = "write it as git does: `dspark-patches export`, or mend it by hand"
+    mend = "mend it, or make it anew with `dspark-patches edit` and `export --from`"
     return series, [of_failure(base.tag, failure, mend) for failure in failures]
 
 
@@ -80,6 +80,7 @@ def _check_series(
     except Malformed as failure:
         yield of_failure(base.tag, failure, f"run `dspark-patches edit {base.tag}`")
         return
+    yield from _check_controls(series)
     yield from _check_sources(series, sources)
     yield from _check_lock(base, series)
 
@@ -99,6 +100,25 @@ def _check_tests(series: Series, patch: Patch, sources: Sources) -> Iterator[Fin
             continue
         line = lint.line_of(patch, f"\nRegression-Test: {test}\n")
         yield lint.finding(series, patch, what, mend, line=line)
+
+
+def _check_controls(series: Series) -> Iterator[Finding]:
+    """Whether the controls fit, as far as the series tells of their files."""
+    for patch in series.patches:
+        state = blobs_after(series, patch.number)
+        pairs = ((c, section) for c in patch.controls for section in c.sections)
+        for control, section in pairs:
+            blob = state.get(section.path, section.old)
+            if section.old == blob:
+                continue
+            yield Finding(
+                base=series.base,
+                patch=patch.name,
+                file=f"patches/{series.base}/controls/{control.name}.diff",
+                what=f"{section.path} begins with blob {section.old}, but patch "
+                f"{patch.number:04} leaves {blob}",
+                mend="write it again, on the tree that the patch leaves",
+            )
 
 
 def _check_sources(series: Series, sources: Sources) -> Iterator[Finding]:

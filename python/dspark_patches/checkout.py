@@ -6,6 +6,7 @@ were when it was made, so that reading back can tell what changed since.
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -60,20 +61,18 @@ def from_wheel(series: Series, released: Path, target: Path) -> tuple[str, ...]:
         Conflict: a patch was not written for the released files.
     """
     _must_be_free(target)
-    target.mkdir(parents=True, exist_ok=True)
-    git = Git(target)
-    git.run("init", "-q", "-b", _BRANCH, "--template=")
     left_out = {
         path
         for path, link in chain(series).items()
         if link.old != ZEROS and not in_wheels(path)
     }
-    with _workshop(target / ".git") as shop:
-        base = shop.snapshot(released, "python", f"SGLang {series.base}")
-        tip = _build(shop, series, base, left_out)
-    git.run("update-ref", f"refs/heads/{_BRANCH}", tip)
-    git.run("checkout", "-q", _BRANCH)
-    _mark(git, base, tip)
+    target.mkdir(parents=True, exist_ok=True)
+    try:
+        _fill(series, released, target, left_out)
+    except BaseException:
+        # It was free before: nothing in it is anybody's but ours.
+        shutil.rmtree(target, ignore_errors=True)
+        raise
     return tuple(sorted(left_out))
 
 
@@ -152,6 +151,21 @@ def objects(tree: Path) -> Path:
 def _workshop(git_dir: Path) -> Iterator[Workshop]:
     with tempfile.TemporaryDirectory(prefix="dspark-patches-") as scratch:
         yield Workshop(git_dir, Path(scratch) / "index")
+
+
+def _fill(
+    series: Series, released: Path, target: Path, left_out: Collection[str]
+) -> None:
+    git = Git(target)
+    git.run("init", "-q", "-b", _BRANCH, "--template=", "--object-format=sha1")
+    # What a maintainer commits here must come out as it went in.
+    git.run("config", "core.autocrlf", "false")
+    with _workshop(target / ".git") as shop:
+        base = shop.snapshot(released, "python", f"SGLang {series.base}")
+        tip = _build(shop, series, base, left_out)
+    git.run("update-ref", f"refs/heads/{_BRANCH}", tip)
+    git.run("checkout", "-q", _BRANCH)
+    _mark(git, base, tip)
 
 
 def _build(shop: Workshop, series: Series, base: str, left_out: Collection[str]) -> str:

@@ -181,6 +181,19 @@ def chain(series: Series, base: Mapping[str, str] | None = None) -> dict[str, Li
     return links
 
 
+def blobs_after(series: Series, number: int) -> dict[str, str]:
+    """Each path that the series touches, as patches up to ``number`` leave it.
+
+    Raises:
+        Malformed: a section does not continue the chain.
+    """
+    blobs = {path: link.old for path, link in chain(series).items()}
+    for patch in series.patches:
+        if patch.number <= number:
+            blobs |= {section.path: section.new for section in patch.mail.sections}
+    return blobs
+
+
 def _name(path: Path, folder: Path) -> str:
     return path.relative_to(folder.parent).as_posix()
 

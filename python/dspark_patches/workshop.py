@@ -152,5 +152,6 @@ def bare(borrowed: Path | None = None) -> Iterator[Workshop]:
     with tempfile.TemporaryDirectory(prefix="dspark-patches-") as folder:
         root = Path(folder)
         git_dir = root / "objects.git"
-        Git(root).run("init", "-q", "--bare", "--template=", str(git_dir))
+        options = ("--bare", "--template=", "--object-format=sha1")
+        Git(root).run("init", "-q", *options, str(git_dir))
         yield Workshop(git_dir, root / "index", borrowed)

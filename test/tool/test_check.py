@@ -282,9 +282,36 @@ def test_a_file_that_the_lock_does_not_know_is_named(clone: Clone) -> None:
 def test_a_hunk_for_another_base_is_found(clone: Clone) -> None:
     edit = make_edit(CLOCK, b"tock\n", b"tick\n")
     clone.write(clone.first, make_mail(edit, trailers=clone.fix.trailers))
+    (clone.folder / "controls" / "0001-twice.diff").write_bytes(
+        b"Why.\n" + make_edit(CLOCK, b"tock\n", b"tick tick\n").text
+    )
     (said,) = clone.said()
     assert said.startswith(f"{FIX}:0: {CLOCK} begins with blob")
     assert "the base has" in said
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "fits"),
+    [
+        ("0001-twice", b"tick\n", True),
+        ("0001-twice", b"tick once\n", False),
+        ("0002-twice", b"tick once\n", True),
+        ("0002-twice", b"tick\n", False),
+    ],
+)
+def test_a_control_must_fit_its_patch(
+    clone: Clone, name: str, before: bytes, fits: bool
+) -> None:
+    edit = make_edit(CLOCK, before, b"tick tick\n")
+    write_files(clone.folder, {f"controls/{name}.diff": b"Why.\n" + edit.text})
+    said = [what for what in clone.said() if f"controls/{name}.diff" in what]
+    assert bool(said) is not fits
+
+
+def test_a_control_may_touch_what_the_series_does_not(clone: Clone) -> None:
+    edit = make_edit("python/sglang/srt/pool.py", b"a\n", b"b\n")
+    write_files(clone.folder, {"controls/0001-pool.diff": b"Why.\n" + edit.text})
+    assert clone.check() == ()
 
 
 def test_a_broken_chain_is_found(clone: Clone) -> None:

@@ -175,6 +175,13 @@ def test_a_work_tree_needs_a_free_place(clone: Clone) -> None:
         clone.edit()
 
 
+def test_a_work_tree_that_cannot_be_made_leaves_nothing(clone: Clone) -> None:
+    write_files(clone.released, {CLOCK: b"tock\n"})
+    with pytest.raises(Conflict, match=f"does not fit {CLOCK}"):
+        clone.edit()
+    assert not clone.tree.exists()
+
+
 def test_a_full_checkout_keeps_everything(
     clone: Clone, tmp_path: Path, hostile: str
 ) -> None:
