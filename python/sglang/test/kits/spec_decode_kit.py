@@ -17,11 +17,13 @@ kernels have a stand-in of the same contract. Where releases differ is known to
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Optional
 from unittest.mock import patch
 
+import numpy as np
 import torch
 
 from sglang.test.test_utils import CustomTestCase, maybe_stub_sgl_kernel
@@ -241,10 +243,7 @@ class SpecDecodeTestCase(CustomTestCase):
     def setUp(self) -> None:
         super().setUp()
         for stand_in in (
-            patch.object(paged, "alloc_extend_kernel", _AllocExtend()),
-            patch.object(
-                allocation, "assign_req_to_token_pool_func", _assign_req_to_token
-            ),
+            cpu_stand_ins(),
             envs.SGLANG_SWA_EVICTION_INTERVAL.override(self.eviction_interval),
         ):
             stand_in.__enter__()
@@ -274,6 +273,17 @@ class SpecDecodeTestCase(CustomTestCase):
         config.install()
         self.addCleanup(config.restore)
         return rig_class(algorithm=algorithm, page_size=page_size, **options)
+
+
+@contextmanager
+def cpu_stand_ins() -> Iterator[None]:
+    """Put the CPU stand-ins into the place of the two Triton kernels on the path
+    of a decode preparation."""
+    with (
+        patch.object(paged, "alloc_extend_kernel", _AllocExtend()),
+        patch.object(allocation, "assign_req_to_token_pool_func", _assign_req_to_token),
+    ):
+        yield
 
 
 def _make_swa_allocator(full_size: int, swa_size: int, page_size: int):
@@ -313,19 +323,32 @@ def _make_full_allocator(full_size: int, swa_size: int, page_size: int):
 
 
 class _AllocExtend:
-    """Launches upstream's own loop in place of ``alloc_extend_kernel``."""
+    """``alloc_extend_kernel`` for a CPU: launched as the kernel is, with the same
+    contract."""
 
     def __getitem__(self, grid):
-        return self._launch
+        return _alloc_extend
 
-    @staticmethod
-    def _launch(
-        prefix_lens, seq_lens, last_loc, free_pages, out_indices, bs_upper, page_size
-    ) -> None:
-        del bs_upper
-        paged.alloc_extend_naive(
-            prefix_lens, seq_lens, last_loc, free_pages, out_indices, page_size, "cpu"
-        )
+
+def _alloc_extend(
+    prefix_lens, seq_lens, last_loc, free_pages, out_indices, bs_upper, page_size
+) -> None:
+    """Request ``i`` takes slots for its tokens ``[prefix_lens[i], seq_lens[i])``:
+    the rest of the page that ``last_loc[i]`` lies in, then pages off the front of
+    ``free_pages``, in the order of the requests."""
+    del bs_upper
+    before, after = prefix_lens.numpy().astype("i8"), seq_lens.numpy().astype("i8")
+    req, token = _token_runs(before, after)
+    held = -(-before // page_size)
+    new = -(-after // page_size) - held
+    nth_page = token // page_size - held[req]
+    slots = last_loc.numpy()[req] + 1 + token - before[req]
+    fresh = nth_page >= 0
+    nth_free = (np.cumsum(new) - new)[req] + nth_page
+    # Like the kernel, read past a list that is too short: the caller checks after.
+    page = np.take(free_pages.numpy(), nth_free[fresh], mode="clip")
+    slots[fresh] = page * page_size + token[fresh] % page_size
+    out_indices.numpy()[:] = slots
 
 
 def _assign_req_to_token(
@@ -333,12 +356,19 @@ def _assign_req_to_token(
 ) -> None:
     """The contract of ``assign_req_to_token_pool``: row ``i`` of the table takes
     its run of ``out_cache_loc`` at ``[start_offset[i], end_offset[i])``."""
-    taken = 0
-    for i in range(batch_size):
-        start, end = int(start_offset[i]), int(end_offset[i])
-        run = out_cache_loc[taken : taken + end - start]
-        req_to_token[int(req_pool_indices[i]), start:end] = run.to(req_to_token.dtype)
-        taken += end - start
+    del batch_size
+    req, token = _token_runs(start_offset.numpy(), end_offset.numpy())
+    row = req_pool_indices.numpy()[req]
+    req_to_token.numpy()[row, token] = out_cache_loc.numpy()[: len(token)]
+
+
+def _token_runs(start: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The runs ``[start[i], end[i])`` one after the other: for each token the run
+    that it belongs to, and its position."""
+    lens = end.astype("i8") - start
+    req = np.repeat(np.arange(len(lens)), lens)
+    offset = start - (np.cumsum(lens) - lens)
+    return req, np.arange(len(req)) + offset[req]
 
 
 _MODEL_CONFIG = SimpleNamespace(
