@@ -18,7 +18,7 @@ from .commands import exec as exec_verb
 from .commands import export as export_verb
 from .commands import lock as lock_verb
 from .commands import verify as verify_verb
-from .errors import Exit, Failure
+from .errors import Exit, Failure, is_disk_full
 
 _VERBS = (
     verify_verb.command,
@@ -62,7 +62,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     form = _wanted_format(arguments)
     # Whoever stops us politely wants the same as one who presses Ctrl-C:
     # processes ended, temporary trees removed.
-    signal.signal(signal.SIGTERM, _interrupt)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, _interrupt)
     try:
         status = group.main(
             arguments, prog_name="dspark-patches", standalone_mode=False
@@ -87,6 +89,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Exit.INTERRUPTED
     except Exception as error:
+        if isinstance(error, OSError) and is_disk_full(error):
+            hint = "free some space, or set TMPDIR to another folder"
+            report.failure(form, "the disk is full", str(error), hint)
+            return Exit.PRECONDITION
         return _bug(form, arguments, error)
 
 

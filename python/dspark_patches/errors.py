@@ -7,6 +7,7 @@ else that escapes is a bug of ours and ends in :attr:`Exit.BUG`.
 
 from __future__ import annotations
 
+import errno
 from enum import IntEnum
 
 
@@ -61,3 +62,8 @@ class BadInput(Failure):
     """A mail, lock, control or journal that is broken or hostile."""
 
     exit_code = Exit.PRECONDITION
+
+
+def is_disk_full(error: OSError) -> bool:
+    """Whether an operation failed for want of space."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)

@@ -48,7 +48,13 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TestProof(msgspec.Struct, frozen=True, kw_only=True):
-    """What was seen of one test that a patch names."""
+    """What was seen of one test that a patch names.
+
+    Attributes:
+        red_on: the trees on which it failed for the right reason.
+        reason: why it failed on the first of them; if there is none, what
+            became of it on each tree.
+    """
 
     id: str
     red: bool
@@ -150,12 +156,12 @@ def _is_right(fault: Fault) -> bool:
 def _test(name: str, evidence: list[Run], patched: Run) -> TestProof:
     seen = {run.tree: run.outcome(name) for run in evidence}
     red_on = tuple(tree for tree, outcome in seen.items() if right_reason(outcome))
-    shown = red_on[:1] or tuple(seen)
+    everywhere = "; ".join(f"{tree}: {outcome}" for tree, outcome in seen.items())
     return TestProof(
         id=name,
         red=bool(red_on),
         red_on=red_on,
-        reason="; ".join(f"{tree}: {seen[tree]}" for tree in shown),
+        reason=str(seen[red_on[0]]) if red_on else everywhere,
         green=patched.outcomes[name].status == "passed",
     )
 

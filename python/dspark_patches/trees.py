@@ -7,6 +7,8 @@ fuzz, for offsets or for a second application.
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -102,6 +104,8 @@ def _git_apply(root: Path, sections: list[Section], source: str) -> None:
     try:
         git.run("apply", "--whitespace=nowarn", "-", stdin=text)
     except GitError as error:
+        if os.strerror(errno.ENOSPC) in error.stderr:
+            raise OSError(errno.ENOSPC, error.stderr) from error
         raise Conflict(f"{source} does not apply", cause=error.stderr) from error
     for section in sections:
         found = _blob(root / section.path)

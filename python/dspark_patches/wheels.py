@@ -27,7 +27,7 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from . import unpack
 from .bases import Base
 from .diff import blob_id
-from .errors import BadInput, Failure, Precondition
+from .errors import BadInput, Failure, Precondition, is_disk_full
 
 _ORIGIN = "origin.json"
 _PREFIX = 16
@@ -150,8 +150,8 @@ def _download(base: Base, to: Path) -> Path:
     wheel = to / base.wheel
     if done.returncode == 0 and wheel.is_file():
         return wheel
-    if "No space left on device" in done.stderr:
-        raise OSError(errno.ENOSPC, "No space left on device")
+    if os.strerror(errno.ENOSPC) in done.stderr:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     said = [line for line in done.stderr.splitlines() if line.strip()]
     raise Precondition(
         f"{base.wheel} could not be downloaded",
@@ -215,9 +215,12 @@ def _disk_errors(folder: Path) -> Iterator[None]:
     except Failure:
         raise
     except OSError as error:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         raise Precondition(
-            "the disk is full" if full else f"{folder} cannot be written",
+            (
+                "the disk is full"
+                if is_disk_full(error)
+                else f"{folder} cannot be written"
+            ),
             cause=str(error),
             next_step="free some space, or set DSPARK_CACHE to another folder",
         ) from error

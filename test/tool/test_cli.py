@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -126,7 +127,7 @@ def test_json_is_one_object_of_the_documented_form(world, run):
         "id": f"{TEST}::TestClock.test_tick",
         "red": True,
         "red_on": ["pristine"],
-        "reason": "pristine: AssertionError: 1 != 3",
+        "reason": "AssertionError: 1 != 3",
         "green": False,
     }
 
@@ -198,6 +199,7 @@ def test_an_error_in_json_is_one_object_too(world, run):
         (Precondition("f"), 3),
         (BadInput("f"), 3),
         (Conflict("f"), 4),
+        (OSError(errno.ENOSPC, "No space left on device"), 3),
         (KeyboardInterrupt(), 130),
     ],
 )
@@ -239,7 +241,7 @@ def test_a_reader_that_goes_away_is_no_bug(start):
     assert "Traceback" not in errors
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interruption_ends_with_130_and_leaves_nothing(
     world, start, tmp_path, number
 ):

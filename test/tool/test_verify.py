@@ -84,7 +84,7 @@ def test_a_fix_is_proven(world, run):
     assert (seen.red, seen.green, seen.left_out) == (True, True, ())
     (test,) = seen.tests
     assert (test.id, test.red_on) == (TICK, ("pristine",))
-    assert test.reason == "pristine: AssertionError: 1 != 2"
+    assert test.reason == "AssertionError: 1 != 2"
 
 
 def test_the_cache_is_as_it_was(world, run):
@@ -207,7 +207,7 @@ def test_a_later_patch_may_edit_a_test_that_the_series_added(world, run):
     )
     report = run(base)
     assert report.ok, found(report)
-    assert report.results[0].tests[0].reason == "pristine: AssertionError: 2 != 3"
+    assert report.results[0].tests[0].reason == "AssertionError: 2 != 3"
 
 
 def test_a_test_only_patch_is_proven_by_its_control(world, run):
