@@ -111,12 +111,10 @@ def _left_out(proofs: tuple[PatchProof, ...]) -> Iterator[str]:
 
 
 def _summary(seen: Report, seconds: float) -> str:
-    bases = len({result.base for result in seen.results})
-    count = f"{len(seen.results)} patches on {bases} bases"
-    if seen.ok:
-        return f"ok: {count}, each one red, then green, in {seconds:.0f} s"
+    bases = dict.fromkeys(result.base for result in seen.results)
     proven = sum(result.red and result.green for result in seen.results)
-    return (
-        f"findings: {len(seen.findings)}; of {count} {proven} are red, then green, "
-        f"in {seconds:.0f} s"
+    told = (
+        f"{proven} of {len(seen.results)} patches red, then green "
+        f"({', '.join(bases)}; {seconds:.0f} s)"
     )
+    return f"ok: {told}" if seen.ok else f"findings: {len(seen.findings)}; {told}"

@@ -93,7 +93,7 @@ def test_verify_ends_with_0_and_a_table(world, run):
     status, output, errors = run("verify")
     assert status == Exit.OK, errors
     assert re.search(r"0001-patch\s+fix\s+yes\s+yes\s+1\b", output)
-    assert "ok: 1 patches on 1 bases" in output
+    assert "ok: 1 of 1 patches red, then green (v0.5.16; " in output
     assert "v0.5.16: pristine: 1 failed" in errors
     assert "v0.5.16: patched: 1 passed" in errors
 
