@@ -7,30 +7,41 @@ import signal
 import sys
 import traceback
 from collections.abc import Sequence
+from importlib import import_module
 from types import FrameType
 
 import click
 
 from . import __version__, crash, report
-from .commands import check as check_verb
-from .commands import edit as edit_verb
-from .commands import exec as exec_verb
-from .commands import export as export_verb
-from .commands import lock as lock_verb
-from .commands import verify as verify_verb
 from .errors import Exit, Failure, is_disk_full
 
 _VERBS = (
-    verify_verb.command,
-    check_verb.command,
-    edit_verb.command,
-    export_verb.command,
-    lock_verb.command,
-    exec_verb.command,
+    "status",
+    "apply",
+    "revert",
+    "verify",
+    "check",
+    "edit",
+    "export",
+    "lock",
+    "exec",
 )
 
 
+class _Verbs(click.Group):
+    """The verbs; only the one that is asked for is imported, to start quickly."""
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        return list(_VERBS)
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        if name not in _VERBS:
+            return None
+        return import_module(f".commands.{name}", __package__).command
+
+
 @click.group(
+    cls=_Verbs,
     context_settings={"help_option_names": ["-h", "--help"]},
     invoke_without_command=True,
 )
@@ -41,6 +52,8 @@ def group(context: click.Context) -> None:
 
     \b
     Examples:
+      dspark-patches status                which patches has the installed sglang?
+      dspark-patches apply                 put them in
       dspark-patches verify                prove every patch, red then green
       dspark-patches verify v0.5.16        one release only
       dspark-patches verify --help         what a verb does, by example
@@ -50,10 +63,6 @@ def group(context: click.Context) -> None:
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
-
-
-for _verb in _VERBS:
-    group.add_command(_verb)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

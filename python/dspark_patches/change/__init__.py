@@ -1,0 +1,1 @@
+"""Putting a series in and taking it out: all of it, or nothing."""

@@ -1,0 +1,43 @@
+"""``dspark-patches apply``: put a series in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from ..change.job import change
+from ..report_target import print_outcome
+from ..target.locate import locate
+from . import options
+
+
+@click.command(name="apply")
+@options.target
+@options.python
+@options.base
+@options.branch
+@options.form
+def command(
+    target: Path | None, python: str | None, named: str, branch: str, form: str
+) -> None:
+    """Put the whole series of its base into TARGET, or nothing.
+
+    A git checkout gets one commit per patch, with the same ids for everybody,
+    on the current branch or a new one; the work tree must hold nothing else.
+    An installed package gets the files below python/sglang, its test kit among
+    them; tests under test/ are left out. Every file must be as released or as
+    patched. When stopped midway, `status` says so, and a second `apply` goes
+    on with it while `revert` takes it back.
+
+    \b
+    Examples:
+      dspark-patches apply
+      dspark-patches apply --python /opt/venv/bin/python
+      dspark-patches apply ~/sglang --branch v0.5.16-dspark
+
+    Ends with 0 also when there is nothing to do, 3 when TARGET is not ready
+    or no known base, 4 when one of its files is in no known state.
+    """
+    outcome = change(locate(target, python), "apply", named, branch)
+    print_outcome(form, outcome)
