@@ -23,7 +23,6 @@ from types import SimpleNamespace
 from typing import Optional
 from unittest.mock import patch
 
-import numpy as np
 import torch
 
 from sglang.test.test_utils import CustomTestCase, maybe_stub_sgl_kernel
@@ -220,7 +219,8 @@ class SpecDecodeRig:
         page at either end."""
         interval = envs.SGLANG_SWA_EVICTION_INTERVAL.get()
         reserve = 2 * self.draft_tokens
-        window = self.tree_cache.sliding_window_size
+        # A cache that shares prefixes keeps a whole page where that is more.
+        window = max(self.tree_cache.sliding_window_size, self.page_size)
         return window + interval * accepted + reserve + 2 * self.page_size
 
     def full_used(self) -> int:
@@ -337,18 +337,20 @@ def _alloc_extend(
     the rest of the page that ``last_loc[i]`` lies in, then pages off the front of
     ``free_pages``, in the order of the requests."""
     del bs_upper
-    before, after = prefix_lens.numpy().astype("i8"), seq_lens.numpy().astype("i8")
-    req, token = _token_runs(before, after)
-    held = -(-before // page_size)
-    new = -(-after // page_size) - held
-    nth_page = token // page_size - held[req]
-    slots = last_loc.numpy()[req] + 1 + token - before[req]
-    fresh = nth_page >= 0
-    nth_free = (np.cumsum(new) - new)[req] + nth_page
-    # Like the kernel, read past a list that is too short: the caller checks after.
-    page = np.take(free_pages.numpy(), nth_free[fresh], mode="clip")
-    slots[fresh] = page * page_size + token[fresh] % page_size
-    out_indices.numpy()[:] = slots
+    slots, taken = [], 0
+    runs = zip(prefix_lens.tolist(), seq_lens.tolist(), last_loc.tolist())
+    for before, after, last in runs:
+        held = -(-before // page_size)
+        new = -(-after // page_size) - held
+        old_page = min(after, held * page_size) - before
+        slots.extend(range(last + 1, last + 1 + old_page))
+        if new:
+            for page in free_pages[taken : taken + new].tolist():
+                slots.extend(range(page * page_size, (page + 1) * page_size))
+            del slots[len(slots) + after - (held + new) * page_size :]
+            taken += new
+    # The kernel reads on past a list that is too short; the caller checks later.
+    out_indices[: len(slots)] = torch.tensor(slots, dtype=out_indices.dtype)
 
 
 def _assign_req_to_token(
@@ -357,18 +359,11 @@ def _assign_req_to_token(
     """The contract of ``assign_req_to_token_pool``: row ``i`` of the table takes
     its run of ``out_cache_loc`` at ``[start_offset[i], end_offset[i])``."""
     del batch_size
-    req, token = _token_runs(start_offset.numpy(), end_offset.numpy())
-    row = req_pool_indices.numpy()[req]
-    req_to_token.numpy()[row, token] = out_cache_loc.numpy()[: len(token)]
-
-
-def _token_runs(start: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The runs ``[start[i], end[i])`` one after the other: for each token the run
-    that it belongs to, and its position."""
-    lens = end.astype("i8") - start
-    req = np.repeat(np.arange(len(lens)), lens)
-    offset = start - (np.cumsum(lens) - lens)
-    return req, np.arange(len(req)) + offset[req]
+    table, slots, taken = req_to_token.numpy(), out_cache_loc.numpy(), 0
+    runs = zip(req_pool_indices.tolist(), start_offset.tolist(), end_offset.tolist())
+    for row, start, end in runs:
+        table[row, start:end] = slots[taken : taken + end - start]
+        taken += end - start
 
 
 _MODEL_CONFIG = SimpleNamespace(
