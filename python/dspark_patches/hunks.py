@@ -93,14 +93,15 @@ def _hunk_lines(reader: Reader, left: list[int], ended: list[bool]) -> None:
 
 
 def _follows(previous: Sequence[Hunk], hunk: Hunk) -> bool:
-    # A count of zero names the line before the place, git's own convention.
-    old = hunk.old_start + (hunk.old_count == 0)
-    new = hunk.new_start + (hunk.new_count == 0)
+    sides = ((hunk.old_start, hunk.old_count), (hunk.new_start, hunk.new_count))
+    if any(0 in (h.old_count, h.new_count) for h in (*previous[-1:], hunk)):
+        # Among lines of context, a side without lines is an empty file.
+        return not previous and all(start == min(count, 1) for start, count in sides)
     old_end = new_end = 1
     for last in previous[-1:]:
-        old_end = last.old_start + (last.old_count == 0) + last.old_count
-        new_end = last.new_start + (last.new_count == 0) + last.new_count
-    return 0 <= old - old_end == new - new_end
+        old_end = last.old_start + last.old_count
+        new_end = last.new_start + last.new_count
+    return 0 <= hunk.old_start - old_end == hunk.new_start - new_end
 
 
 def one_side(found: Sequence[Hunk], marker: bytes) -> bytes:
