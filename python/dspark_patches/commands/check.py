@@ -7,20 +7,13 @@ import click
 from .. import bases
 from .. import check as job
 from ..errors import Exit
-from ..report import FORMATS
 from ..report_findings import print_findings
+from . import options
 
 
 @click.command(name="check")
 @click.argument("base", nargs=-1)
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(FORMATS),
-    default="text",
-    show_default=True,
-    help="json prints one object; github prints annotations.",
-)
+@options.form
 @click.pass_context
 def command(context: click.Context, base: tuple[str, ...], form: str) -> None:
     """Check the series of every BASE, offline and in a second.

@@ -9,20 +9,13 @@ import click
 from .. import bases, runner
 from .. import verify as job
 from ..errors import Exit, Usage
-from ..report import FORMATS
 from ..report_verify import verify_reporter
+from . import options as shared
 
 
 @click.command(name="verify")
 @click.argument("base", nargs=-1)
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(FORMATS),
-    default="text",
-    show_default=True,
-    help="json prints one object; github prints annotations.",
-)
+@shared.form
 @click.option(
     "--jobs",
     type=click.IntRange(1, 64),
