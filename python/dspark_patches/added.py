@@ -67,8 +67,10 @@ class Sources:
             tree = ast.parse(self._content(path) or b"")
         except SyntaxError as error:
             return Module(error=error.msg, line=error.lineno or 0)
-        except (ValueError, RecursionError, MemoryError) as error:
-            return Module(error=str(error) or "it nests too deep")
+        except (RecursionError, MemoryError):
+            return Module(error="it nests too deep")
+        except ValueError as error:
+            return Module(error=str(error))
         return Module(statements=tuple(tree.body))
 
 

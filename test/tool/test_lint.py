@@ -95,6 +95,10 @@ def clone(tmp_path: Path) -> Sound:
             f"{KIT}:1: a registered test stands inside the package",
         ),
         (
+            with_source(b"-" * 100_000 + b"1\n", KIT),
+            f"{KIT}:0: cannot be parsed: it nests too deep",
+        ),
+        (
             with_source(b"kit = (\n", KIT),
             f"{KIT}:1: cannot be parsed: '(' was never closed",
         ),
@@ -146,6 +150,16 @@ def test_a_class_that_inherits_from_itself_ends(clone: Sound) -> None:
 
 def test_other_files_than_python_may_be_added(clone: Sound) -> None:
     with_source(b"no python\n", "test/registered/data.txt")(clone)
+    assert clone.check() == ()
+
+
+@pytest.mark.parametrize(
+    "change", [with_fix(subject="x " * 35 + "yy"), with_clock(b"tock\n" * 59)]
+)
+def test_what_just_fits_is_no_finding(
+    clone: Sound, change: Callable[[Sound], None]
+) -> None:
+    change(clone)
     assert clone.check() == ()
 
 
