@@ -20,6 +20,8 @@ _VERBS = (
     "apply",
     "revert",
     "verify",
+    "test",
+    "port",
     "check",
     "edit",
     "export",

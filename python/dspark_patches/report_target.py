@@ -9,7 +9,6 @@ import msgspec
 from . import report
 from .change.plan import Outcome
 from .errors import Exit
-from .target.states import PatchState
 from .target.status import Status
 
 _STYLES = {

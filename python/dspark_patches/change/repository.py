@@ -78,6 +78,13 @@ class Repository:
         with _refused(self.root):
             return self._git.run("cat-file", "blob", blob)
 
+    def find(self, blob: str) -> bytes | None:
+        """The content of a blob; None when it is not here, as in a partial clone."""
+        try:
+            return self._git.run("cat-file", "blob", blob)
+        except GitError:
+            return None
+
     def must_have(self, blobs: Iterable[str]) -> None:
         """Be sure that blobs are here, without fetching them.
 

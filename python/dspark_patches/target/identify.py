@@ -9,7 +9,7 @@ from packaging.version import InvalidVersion, Version
 
 from .. import bases, lock, series
 from ..bases import Base
-from ..errors import Failure, Usage
+from ..errors import Failure
 from ..lock import Lock
 
 Blobs = Callable[[Iterable[str]], Mapping[str, str]]
