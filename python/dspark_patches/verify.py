@@ -9,7 +9,7 @@ from __future__ import annotations
 import tempfile
 import threading
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import closing, contextmanager
 from pathlib import Path, PurePosixPath
@@ -77,8 +77,19 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     selectors: tuple[str, ...]
 
 
-def verify(bases: Sequence[Base], options: Options, observer: Observer) -> Report:
+def verify(
+    bases: Sequence[Base],
+    options: Options,
+    observer: Observer,
+    load: Callable[[Base], Series] = series.load,
+) -> Report:
     """Verify the series of these bases.
+
+    Args:
+        bases: the bases.
+        options: how to run.
+        observer: told what happens.
+        load: reads a base's series; may add tests to its patches.
 
     Raises:
         Usage: a base has no series.
@@ -86,7 +97,7 @@ def verify(bases: Sequence[Base], options: Options, observer: Observer) -> Repor
         Precondition: a wheel cannot be had, or a tree not be written.
         Conflict: a patch or control does not fit its base.
     """
-    loaded = {base.tag: series.load(base) for base in bases}
+    loaded = {base.tag: load(base) for base in bases}
     plans: list[Plan] = []
     for base in bases:
         released = trees.released(base, observer.note)

@@ -17,11 +17,9 @@ kernels have a stand-in of the same contract. Where releases differ is known to
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Optional
-from unittest.mock import patch
 
 import torch
 
@@ -32,20 +30,7 @@ maybe_stub_sgl_kernel()
 from sglang.srt.environ import envs  # noqa: E402
 from sglang.srt.managers.schedule_batch import Req, ScheduleBatch  # noqa: E402
 from sglang.srt.managers.schedule_policy import PrefillAdder  # noqa: E402
-from sglang.srt.mem_cache import allocation  # noqa: E402
-from sglang.srt.mem_cache.allocator import (  # noqa: E402
-    PagedTokenToKVPoolAllocator,
-    TokenToKVPoolAllocator,
-    paged,
-)
-from sglang.srt.mem_cache.allocator.swa import (  # noqa: E402
-    SWATokenToKVPoolAllocator,
-)
-from sglang.srt.mem_cache.memory_pool import (  # noqa: E402
-    MHATokenToKVPool,
-    ReqToTokenPool,
-)
-from sglang.srt.mem_cache.swa_memory_pool import SWAKVPool  # noqa: E402
+from sglang.srt.mem_cache.memory_pool import ReqToTokenPool  # noqa: E402
 from sglang.srt.runtime_context import get_context  # noqa: E402
 from sglang.srt.sampling.sampling_params import SamplingParams  # noqa: E402
 from sglang.srt.speculative.draft_worker_common import (  # noqa: E402
@@ -58,6 +43,11 @@ from sglang.test.kits.spec_decode_compat import (  # noqa: E402
     make_prefix_cache,
     release_finished_req,
     set_kv_committed_len,
+)
+from sglang.test.kits.spec_decode_kernels import cpu_stand_ins  # noqa: E402
+from sglang.test.kits.spec_decode_pools import (  # noqa: E402
+    make_full_allocator,
+    make_swa_allocator,
 )
 
 VOCAB_SIZE = 256
@@ -104,8 +94,11 @@ class SpecDecodeRig:
             device="cpu",
             enable_memory_saver=False,
         )
-        make_allocator = _make_swa_allocator if hybrid_swa else _make_full_allocator
-        self.allocator = make_allocator(full_size, swa_size, page_size)
+        self.allocator = (
+            make_swa_allocator(full_size, swa_size, page_size)
+            if hybrid_swa
+            else make_full_allocator(full_size, page_size)
+        )
         self.tree_cache = make_prefix_cache(
             cache,
             self.req_to_token_pool,
@@ -273,97 +266,6 @@ class SpecDecodeTestCase(CustomTestCase):
         config.install()
         self.addCleanup(config.restore)
         return rig_class(algorithm=algorithm, page_size=page_size, **options)
-
-
-@contextmanager
-def cpu_stand_ins() -> Iterator[None]:
-    """Put the CPU stand-ins into the place of the two Triton kernels on the path
-    of a decode preparation."""
-    with (
-        patch.object(paged, "alloc_extend_kernel", _AllocExtend()),
-        patch.object(allocation, "assign_req_to_token_pool_func", _assign_req_to_token),
-    ):
-        yield
-
-
-def _make_swa_allocator(full_size: int, swa_size: int, page_size: int):
-    common = dict(page_size=page_size, dtype=torch.float16, device="cpu")
-    kv_pool = SWAKVPool(
-        size=full_size,
-        size_swa=swa_size,
-        head_num=1,
-        head_dim=1,
-        swa_attention_layer_ids=[0],
-        full_attention_layer_ids=[1],
-        token_to_kv_pool_class=MHATokenToKVPool,
-        enable_memory_saver=False,
-        **common,
-    )
-    return SWATokenToKVPoolAllocator(
-        size=full_size, size_swa=swa_size, kvcache=kv_pool, need_sort=False, **common
-    )
-
-
-def _make_full_allocator(full_size: int, swa_size: int, page_size: int):
-    del swa_size
-    kv_pool = MHATokenToKVPool(
-        size=full_size,
-        page_size=page_size,
-        dtype=torch.float16,
-        head_num=1,
-        head_dim=1,
-        layer_num=1,
-        device="cpu",
-        enable_memory_saver=False,
-    )
-    common = dict(dtype=torch.float16, device="cpu", kvcache=kv_pool, need_sort=False)
-    if page_size == 1:
-        return TokenToKVPoolAllocator(full_size, **common)
-    return PagedTokenToKVPoolAllocator(full_size, page_size=page_size, **common)
-
-
-class _AllocExtend:
-    """``alloc_extend_kernel`` for a CPU: launched as the kernel is, with the same
-    contract."""
-
-    def __getitem__(self, grid):
-        return _alloc_extend
-
-
-def _alloc_extend(
-    prefix_lens, seq_lens, last_loc, free_pages, out_indices, bs_upper, page_size
-) -> None:
-    """Request ``i`` takes slots for its tokens ``[prefix_lens[i], seq_lens[i])``:
-    the rest of the page that ``last_loc[i]`` lies in, then pages off the front of
-    ``free_pages``, in the order of the requests."""
-    del bs_upper
-    slots, taken = [], 0
-    runs = zip(prefix_lens.tolist(), seq_lens.tolist(), last_loc.tolist())
-    for before, after, last in runs:
-        held = -(-before // page_size)
-        new = -(-after // page_size) - held
-        old_page = min(after, held * page_size) - before
-        slots.extend(range(last + 1, last + 1 + old_page))
-        if new:
-            for page in free_pages[taken : taken + new].tolist():
-                slots.extend(range(page * page_size, (page + 1) * page_size))
-            del slots[len(slots) + after - (held + new) * page_size :]
-            taken += new
-    # The kernel reads on past a list that is too short; the caller checks later.
-    out_indices[: len(slots)] = torch.tensor(slots, dtype=out_indices.dtype)
-
-
-def _assign_req_to_token(
-    req_pool_indices, req_to_token, start_offset, end_offset, out_cache_loc, batch_size
-) -> None:
-    """The contract of ``assign_req_to_token_pool``: row ``i`` of the table takes
-    its run of ``out_cache_loc`` at ``[start_offset[i], end_offset[i])``."""
-    del batch_size
-    table, slots, taken = req_to_token.numpy(), out_cache_loc.numpy(), 0
-    runs = zip(req_pool_indices.tolist(), start_offset.tolist(), end_offset.tolist())
-    for row, start, end in runs:
-        table[row, start:end] = slots[taken : taken + end - start]
-        taken += end - start
 
 
 _MODEL_CONFIG = SimpleNamespace(

@@ -13,7 +13,7 @@ import unittest
 import torch
 
 from sglang.test.ci.ci_register import register_cpu_ci
-from sglang.test.kits.spec_decode_kit import cpu_stand_ins
+from sglang.test.kits.spec_decode_kernels import cpu_stand_ins
 from sglang.test.test_utils import CustomTestCase
 
 # isort: split

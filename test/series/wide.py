@@ -1,0 +1,39 @@
+"""The wide matrix: more tests for each patch than a mail should carry.
+
+``cases/NNNN/test_*.py`` belong to patch NNNN of every series. They are joined
+to the patch as if its mail added and named them, so that they too must be red
+without it, or under one of its controls, and green with the series.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from dspark_patches import series
+from dspark_patches.bases import Base
+from dspark_patches.diff import render_add
+
+CASES = Path(__file__).parent / "cases"
+
+
+def load(base: Base) -> series.Series:
+    """A base's series, each patch joined by its wide tests."""
+    loaded = series.load(base)
+    patches = tuple(_join(patch) for patch in loaded.patches)
+    return msgspec.structs.replace(loaded, patches=patches)
+
+
+def _join(patch: series.Patch) -> series.Patch:
+    files = sorted((CASES / f"{patch.number:04d}").glob("test_*.py"))
+    if not files:
+        return patch
+    paths = [f"test/wide/{file.parent.name}/{file.name}" for file in files]
+    sections = [render_add(p, f.read_bytes()) for p, f in zip(paths, files)]
+    mail = msgspec.structs.replace(
+        patch.mail,
+        sections=(*patch.mail.sections, *sections),
+        trailers=(*patch.mail.trailers, *(("Regression-Test", p) for p in paths)),
+    )
+    return msgspec.structs.replace(patch, mail=mail)
