@@ -138,6 +138,9 @@ class PDHandoffRig(SpecDecodeRig):
             enable_hisparse=False,
             enable_hierarchical_cache=False,
             enable_priority_scheduling=False,
+            enable_skip_finishing_decode=False,
+            kv_checksum_computer=None,
+            scheduler_stage_metrics=None,
             sliding_window_size=self.tree_cache.sliding_window_size,
             max_running_requests=self.req_to_token_pool.size,
             waiting_queue=[],
@@ -146,6 +149,9 @@ class PDHandoffRig(SpecDecodeRig):
             schedule_stream=torch.cpu.current_stream(),
             forward_stream=torch.cpu.current_stream(),
             grammar_manager=SimpleNamespace(has_waiting_grammars=lambda: False),
+            ngram_embedding_manager=SimpleNamespace(
+                prepare_for_forward=lambda batch, chunked_req: batch
+            ),
             new_token_ratio_tracker=SimpleNamespace(decay_step=lambda: None),
             dp_attn_adapter=SimpleNamespace(
                 maybe_prepare_mlp_sync_batch=lambda batch: batch

@@ -13,7 +13,7 @@ from sglang.srt.managers.overlap_utils import FutureMap
 from sglang.test.ci.ci_register import register_cpu_ci
 from sglang.test.kits.pd_handoff_kit import PDHandoffTestCase
 
-register_cpu_ci(est_time=20, suite="base-a-test-cpu")
+register_cpu_ci(est_time=45, suite="base-a-test-cpu")
 
 PROMPT_LENS = [40, 7, 90]
 BONUS_TOKENS = [5, 17, 230]

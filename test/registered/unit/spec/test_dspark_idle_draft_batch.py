@@ -70,6 +70,7 @@ class TestDSparkIdleDraftBatch(CustomTestCase):
             enable_pdmux=False,
             enable_two_batch_overlap=False,
             is_encoder_decoder=False,
+            record_nolora_graph=False,
             disable_padding=False,
             max_bs=MAX_BS,
         )
@@ -77,11 +78,13 @@ class TestDSparkIdleDraftBatch(CustomTestCase):
         proposer = _bare(
             DraftBlockProposer,
             _dp_moe_sync=True,
+            _num_token_non_padded=None,
             _draft_block_spec_info=make_draft_block_spec_info(
                 draft_token_num=GAMMA, device="cpu"
             ),
             draft_model_runner=SimpleNamespace(
                 device="cpu",
+                kv_index_translator=SimpleNamespace(bind_own_plan=lambda batch: None),
                 forward=lambda batch: answers.append(graph_runner.can_run_graph(batch)),
             ),
         )
