@@ -1,0 +1,188 @@
+"""The event loop of an aggregated node, turn by turn."""
+
+from __future__ import annotations
+
+from array import array
+from contextlib import ExitStack
+from typing import Optional
+
+from sglang.srt.environ import envs
+from sglang.srt.managers.io_struct import AbortReq
+from sglang.srt.managers.schedule_batch import Req, ScheduleBatch
+from sglang.srt.runtime_context import get_context
+from sglang.srt.sampling.sampling_params import SamplingParams
+from sglang.test.kits.spec_decode_kit import (
+    VOCAB_SIZE,
+    SpecDecodeRig,
+    cpu_stand_ins,
+)
+
+from .config import NodeConfig
+from .counters import Counters
+from .forward import STOP_TOKEN, Acceptance, Forward
+from .scheduler import make_scheduler
+
+
+class Node:
+    """A node that is a context: its configuration is the process's while open.
+
+    Args:
+        config: what it is made of.
+        accept: what its forwards accept.
+
+    Attributes:
+        rig: the pools and the prefix cache.
+        scheduler: the release's scheduler.
+        forward: the simulated forward.
+        counters: what was reported outward.
+    """
+
+    def __init__(self, config: NodeConfig, accept: Acceptance) -> None:
+        self.config = config
+        self._accept = accept
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Node:
+        config = self.config
+        with ExitStack() as stack:
+            stack.enter_context(cpu_stand_ins())
+            stack.enter_context(
+                envs.SGLANG_SWA_EVICTION_INTERVAL.override(config.eviction_interval)
+            )
+            server_args = get_context().override_server_args(**self._server_args())
+            server_args.install()
+            stack.callback(server_args.restore)
+            self.counters = Counters()
+            self.rig = SpecDecodeRig(
+                algorithm=config.algorithm,
+                cache=config.cache,
+                page_size=config.page_size,
+                sliding_window=config.sliding_window,
+                full_size=config.full_size,
+                swa_size=config.swa_size,
+                overlap=config.overlap,
+                draft_tokens=config.draft_tokens,
+                max_reqs=config.max_reqs,
+                max_context_len=config.row_len,
+            )
+            self.scheduler = make_scheduler(self.rig, config, self.counters)
+            self.forward = Forward(
+                self._accept, draft_tokens=config.draft_tokens, overlap=config.overlap
+            )
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+    def submit(
+        self,
+        *,
+        prompt_len: int,
+        max_new_tokens: int,
+        rid: str = "r0",
+        first_token: int = 1,
+        ignore_eos: bool = True,
+    ) -> Req:
+        """Queue a request. Equal first tokens give equal prompts."""
+        tokens = ((first_token + i) % (VOCAB_SIZE - 1) for i in range(prompt_len))
+        req = Req(
+            rid,
+            "",
+            array("q", tokens),
+            SamplingParams(
+                max_new_tokens=max_new_tokens,
+                ignore_eos=ignore_eos,
+                stop_token_ids=[STOP_TOKEN],
+            ),
+            vocab_size=VOCAB_SIZE,
+        )
+        req.sampling_params.normalize(None)
+        req.tokenizer = None
+        self.scheduler._add_request_to_queue(req)
+        return req
+
+    def abort(self, rid: str) -> None:
+        """Abort a request, wherever it is, as its client would."""
+        self.scheduler.abort_request(AbortReq(rid=rid))
+
+    def turn(self) -> Optional[ScheduleBatch]:
+        """One iteration of the event loop; the batch that ran, if any."""
+        scheduler = self.scheduler
+        self.counters.turns += 1
+        plan = self._plan()
+        scheduler.running_batch = plan.running_batch
+        batch = plan.batch_to_run
+        if not self.config.overlap:
+            if batch:
+                self._process(batch, self._run(batch))
+            scheduler.last_batch = batch
+            return batch
+        wait = scheduler.is_disable_overlap_for_batch(
+            batch, last_batch=scheduler.last_batch
+        )
+        if wait:
+            self._process(*scheduler.result_queue.popleft())
+        if batch:
+            result = self._run(batch)
+            scheduler.result_queue.append((batch.copy(), result))
+        if scheduler.last_batch and not wait:
+            self._process(*scheduler.result_queue.popleft())
+        scheduler.last_batch = batch
+        return batch
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing waits, runs or has its result pending."""
+        scheduler = self.scheduler
+        return (
+            not scheduler.waiting_queue
+            and scheduler.running_batch.is_empty()
+            and not scheduler.last_batch
+            and scheduler.chunked_req is None
+        )
+
+    def swa_used(self) -> int:
+        """SWA tokens that are allocated, the prefix cache's among them."""
+        return self.rig.swa_used()
+
+    def full_used(self) -> int:
+        """Full-attention tokens that are allocated, likewise."""
+        return self.rig.full_used()
+
+    def _plan(self):
+        scheduler = self.scheduler
+        return scheduler.get_next_batch_to_run(
+            running_batch=scheduler.running_batch, last_batch=scheduler.last_batch
+        )
+
+    def _run(self, batch: ScheduleBatch):
+        if batch.forward_mode.is_decode():
+            self.counters.decode_steps += 1
+        else:
+            self.counters.prefill(batch)
+        result = self.forward.run(batch)
+        self.scheduler.forward_ct = self.forward.count
+        return result
+
+    def _process(self, batch: ScheduleBatch, result) -> None:
+        processor = self.scheduler.batch_result_processor
+        if batch.forward_mode.is_decode():
+            processor.process_batch_result_decode(batch, result)
+        else:
+            processor.process_batch_result_prefill(batch, result)
+
+    def _server_args(self) -> dict:
+        config = self.config
+        return dict(
+            attention_backend="torch_native",
+            speculative_algorithm=config.algorithm,
+            speculative_num_draft_tokens=config.draft_tokens,
+            speculative_num_steps=config.draft_tokens - 1,
+            speculative_eagle_topk=1,
+            chunked_prefill_size=config.chunked_prefill_size or -1,
+            page_size=config.page_size,
+            disable_overlap_schedule=not config.overlap,
+            pp_max_micro_batch_size=config.max_reqs,
+            disaggregation_mode=config.disaggregation,
+        )
