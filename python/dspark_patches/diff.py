@@ -187,9 +187,7 @@ def _kind(reader: Reader) -> tuple[Kind, str, str, str]:
             kind, mode = changed, line.removeprefix(prefix)
             line = reader.header()
     number = reader.number - 1
-    for prefix, refused in _REFUSED.items():
-        if line.startswith(prefix):
-            reader.fail(f"{refused} is not allowed", number)
+    _refuse(reader, line, number)
     index = _INDEX.fullmatch(line)
     if not index:
         reader.fail("expected 'index OLD..NEW' with full 40 digit blob ids", number)
@@ -198,7 +196,14 @@ def _kind(reader: Reader) -> tuple[Kind, str, str, str]:
     mode = mode or index[3]
     if mode not in MODES:
         reader.fail(f"file mode {mode} (a link or submodule) is not allowed", number)
+    _refuse(reader, reader.peek().decode("latin-1"), reader.number)
     return kind, mode, index[1], index[2]
+
+
+def _refuse(reader: Reader, line: str, number: int) -> None:
+    for prefix, refused in _REFUSED.items():
+        if line.startswith(prefix):
+            reader.fail(f"{refused} is not allowed", number)
 
 
 def _agrees(

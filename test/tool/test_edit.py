@@ -169,6 +169,14 @@ def test_a_message_that_is_no_mail_is_refused(clone: Clone, message: str) -> Non
         clone.collect()
 
 
+def test_a_binary_file_is_refused(clone: Clone) -> None:
+    git = clone.edit()
+    write_files(clone.tree, {"python/sglang/srt/pool.bin": b"pool\0"})
+    commit_all(git, "-m", "Add the pool\n\nWhy.\n\nFixes: x")
+    with pytest.raises(BadInput, match="^commit .*:13: a binary patch is not allowed"):
+        clone.collect()
+
+
 def test_a_work_tree_needs_a_free_place(clone: Clone) -> None:
     write_files(clone.tree, {"mine": b""})
     with pytest.raises(Usage, match="is not empty"):

@@ -58,6 +58,14 @@ def test_an_edit_of_other_files_is_refused(clone: Clone) -> None:
         clone.regenerate()
 
 
+def test_an_edit_of_a_package_file_that_the_wheel_lacks_is_refused(
+    clone: Clone,
+) -> None:
+    (clone.released / CLOCK).unlink()
+    with pytest.raises(Conflict, match=f"does not fit {CLOCK}"):
+        clone.regenerate()
+
+
 @pytest.mark.parametrize(
     ("old", "new", "what"),
     [(b"-tick\n", b"-tock\n", "does not apply"), (b"+tick once", b"+tick o", "make")],

@@ -87,6 +87,17 @@ def test_every_failure_of_a_series_is_found(tmp_path: Path) -> None:
         series.load(make_base(), folder)
 
 
+@pytest.mark.parametrize(
+    "name", ["0002-x.diff", "x.patch", "2-x.patch", "0002-.patch", "0002-X.patch", ".x"]
+)
+def test_a_file_that_is_no_mail_is_found(tmp_path: Path, name: str) -> None:
+    folder = write_series(tmp_path / "v0.5.16", make_mail(FIX))
+    (folder / name).write_bytes(mail.render(make_mail(FIX)))
+    (failure,) = series.scan(make_base(), folder)[1]
+    assert failure.file == f"v0.5.16/{name}"
+    assert failure.what == "does not belong here; expected NNNN-SLUG.patch"
+
+
 def test_a_base_without_a_series_is_the_users_mistake(tmp_path: Path) -> None:
     with pytest.raises(Usage, match="v0.5.16 has no series"):
         series.load(make_base(), tmp_path / "v0.5.16")
