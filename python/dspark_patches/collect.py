@@ -60,7 +60,10 @@ def changes(
 def slug(subject: str) -> str:
     """The part of a mail's file name that says what the patch does."""
     words = re.sub(r"[^a-z0-9]+", "-", subject.lower()).strip("-")
-    return words[:_LONGEST_SLUG].rstrip("-") or "patch"
+    if len(words) > _LONGEST_SLUG:
+        whole, _, _ = words[: _LONGEST_SLUG + 1].rpartition("-")
+        words = whole or words[:_LONGEST_SLUG]
+    return words or "patch"
 
 
 def _outside(series: Series, tree: Path) -> set[str]:

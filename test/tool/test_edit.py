@@ -16,7 +16,7 @@ from factories import (
     write_series,
 )
 
-from dspark_patches import checkout, mail
+from dspark_patches import checkout, collect, mail
 from dspark_patches.errors import BadInput, Conflict, Precondition, Usage
 from dspark_patches.files import replace_all
 from dspark_patches.git import Git
@@ -79,6 +79,20 @@ def test_a_new_commit_becomes_a_new_mail(clone: Clone) -> None:
     commit_all(git, "-m", "Free the pool (again)\n\nIt leaked.\n\nFixes: x")
     changes = clone.collect()
     assert list(changes) == ["patches/v0.5.16/0003-free-the-pool-again.patch"]
+
+
+@pytest.mark.parametrize(
+    ("subject", "slug"),
+    [
+        ("Free the pool (again)", "free-the-pool-again"),
+        ("?!", "patch"),
+        (f"{'x' * 24} {'y' * 23} z", f"{'x' * 24}-{'y' * 23}"),
+        (f"{'x' * 24} {'y' * 24}", "x" * 24),
+        ("x" * 60, "x" * 48),
+    ],
+)
+def test_a_file_name_ends_with_a_whole_word(subject: str, slug: str) -> None:
+    assert collect.slug(subject) == slug
 
 
 def test_a_dropped_patch_takes_its_file_along(clone: Clone) -> None:
