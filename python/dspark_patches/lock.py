@@ -63,13 +63,27 @@ class Edited(_Table):
     in_wheel: bool
 
 
+class Guard(_Table):
+    """A rare effect that a patch adds or takes away, and where the base has it."""
+
+    patch: str
+    effect: str
+    sites: tuple[str, ...]
+
+
 class Lock(_Table):
-    """All of a base's lock."""
+    """All of a base's lock.
+
+    ``watched`` are files that no patch edits and that stand near to what the
+    patches do; see :mod:`dspark_patches.guard.guards`.
+    """
 
     wheel: Wheel
     patches: tuple[LockedPatch, ...]
-    edited: dict[str, Edited]
-    added: dict[str, Blob]
+    edited: dict[str, Edited] = {}
+    added: dict[str, Blob] = {}
+    watched: dict[str, Blob] = {}
+    guards: tuple[Guard, ...] = ()
 
     def base_blobs(self, *, in_wheel: bool | None = None) -> dict[str, str]:
         """The base's blob ids; all of them, or those that a wheel has or lacks."""
@@ -126,7 +140,7 @@ def parse(data: bytes, name: str = NAME) -> Lock:
     except (ValueError, RecursionError, msgspec.MsgspecError) as error:
         what = "cannot be read as a lock"
         raise Malformed(name, 0, what, cause=str(error)[:200]) from error
-    for path in (*lock.edited, *lock.added):
+    for path in (*lock.edited, *lock.added, *lock.watched):
         if why := check_path(path):
             raise Malformed(name, 0, why)
     return lock
@@ -138,11 +152,10 @@ def render(lock: Lock) -> bytes:
     parts.extend(_table("[[patches]]", patch) for patch in lock.patches)
     for path, file in sorted(lock.edited.items()):
         parts.append(_table(f"[edited.{json.dumps(path)}]", file))
-    added = (
-        f"{json.dumps(path)} = {json.dumps(blob)}\n"
-        for path, blob in sorted(lock.added.items())
-    )
-    parts.append("\n[added]\n" + "".join(added))
+    parts.append(_blobs("[added]", lock.added))
+    if lock.watched:
+        parts.append(_blobs("[watched]", lock.watched))
+    parts.extend(_table("[[guards]]", guard) for guard in lock.guards)
     return "".join(parts).encode()
 
 
@@ -190,6 +203,16 @@ def build(base: Base, series: Series, sha256: str, carried: Mapping[str, str]) -
     )
 
 
+def guarded(lock: Lock, guards: Iterable[Guard], watched: Mapping[str, str]) -> Lock:
+    """The lock with guards, as far as they are of its patches."""
+    names = {patch.name for patch in lock.patches}
+    return msgspec.structs.replace(
+        lock,
+        guards=tuple(guard for guard in guards if guard.patch in names),
+        watched=dict(watched),
+    )
+
+
 def patch_id(sections: Iterable[Section]) -> str:
     """What ``git patch-id --stable`` says of a diff.
 
@@ -210,6 +233,11 @@ def _locked(patch: Patch) -> LockedPatch:
     digest = hashlib.sha256(mail.joined(patch.mail)).hexdigest()
     sections = patch.mail.sections
     return LockedPatch(name=patch.name, sha256=digest, patch_id=patch_id(sections))
+
+
+def _blobs(header: str, blobs: Mapping[str, str]) -> str:
+    lines = (f"{json.dumps(p)} = {json.dumps(b)}\n" for p, b in sorted(blobs.items()))
+    return f"\n{header}\n" + "".join(lines)
 
 
 def _table(header: str, table: _Table) -> str:

@@ -81,6 +81,21 @@ def test_a_lock_comes_back_from_its_file(folder: Path, root: Path) -> None:
     assert lock.render(lock.load(make_base(), folder)) == lock.render(built)
 
 
+def test_a_series_that_edits_nothing_has_a_lock(tmp_path: Path) -> None:
+    folder = write_series(tmp_path / "v0.5.16", make_mail(diff.render_add(KIT, b"")))
+    built = build(folder, tmp_path)
+    assert (built.edited, len(built.added)) == ({}, 1)
+    assert lock.parse(lock.render(built)) == built
+
+
+def test_a_series_that_adds_nothing_has_a_lock(tmp_path: Path) -> None:
+    edit = make_edit(GUARD, b"a\n", b"b\n")
+    folder = write_series(tmp_path / "v0.5.16", make_mail(edit))
+    built = build(folder, tmp_path)
+    assert (len(built.edited), built.added) == (1, {})
+    assert lock.parse(lock.render(built)) == built
+
+
 def test_a_base_that_differs_is_refused(folder: Path, root: Path) -> None:
     (root / CLOCK).write_bytes(b"tock\n")
     with pytest.raises(BadInput, match=f"0001-patch.patch: {CLOCK} begins with"):
