@@ -26,6 +26,7 @@ _VERBS = (
     "edit",
     "export",
     "lock",
+    "readme",
     "exec",
 )
 

@@ -1,0 +1,97 @@
+"""The generated parts of the README.
+
+A part stands between ``<!-- begin NAME -->`` and ``<!-- end NAME -->``. The
+part ``series`` is made from the mails; every other one is ``docs/NAME.md``,
+which the job that measures it writes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from . import series
+from .bases import Base
+from .errors import BadInput
+from .findings import Finding
+
+_PART = re.compile(
+    r"(?P<begin><!-- begin (?P<name>[a-z0-9/-]+) -->\n).*?(?P<end><!-- end (?P=name) -->)",
+    re.DOTALL,
+)
+_MEND = "run `dspark-patches readme`"
+
+
+def fill(text: str, bases: Sequence[Base], docs: Path) -> str:
+    """The README's text with every generated part made anew.
+
+    Raises:
+        BadInput: a part is unknown, or a mail is broken.
+    """
+
+    def part(match: re.Match[str]) -> str:
+        return match["begin"] + _content(match["name"], bases, docs) + match["end"]
+
+    return _PART.sub(part, text)
+
+
+def check(text: str, bases: Sequence[Base], docs: Path) -> tuple[Finding, ...]:
+    """A finding per generated part that is out of date.
+
+    Raises:
+        BadInput: a part is unknown, or a mail is broken.
+    """
+    parts = zip(_PART.finditer(text), _PART.finditer(fill(text, bases, docs)))
+    return tuple(
+        Finding(
+            file="README.md",
+            line=text.count("\n", 0, old.start()) + 1,
+            what=f"the part {old['name']!r} is out of date",
+            mend=_MEND,
+        )
+        for old, new in parts
+        if old[0] != new[0]
+    )
+
+
+def series_table(bases: Sequence[Base]) -> str:
+    """Which patch stands in which series, as a Markdown table.
+
+    A patch is known by its number; its subjects may differ where one release
+    needs the fix and another only its test.
+    """
+    rows: dict[int, dict[str, series.Patch]] = {}
+    for base in bases:
+        for patch in series.load(base).patches:
+            rows.setdefault(patch.number, {})[base.tag] = patch
+    tags = [base.tag for base in bases]
+    lines = [
+        "| | patch | " + " | ".join(tags) + " |",
+        "|---|---|" + "---|" * len(tags),
+    ]
+    for number, patches in sorted(rows.items()):
+        subject = _subject(list(patches.values()))
+        cells = [patches[tag].kind if tag in patches else "" for tag in tags]
+        lines.append(f"| {number:04d} | {subject} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _subject(patches: Sequence[series.Patch]) -> str:
+    """The fix's own words where there is one."""
+    fixes = [patch for patch in patches if patch.kind == "fix"]
+    return (fixes or patches)[0].mail.subject
+
+
+def _content(name: str, bases: Sequence[Base], docs: Path) -> str:
+    if name == "series":
+        return series_table(bases)
+    source = docs / f"{name}.md"
+    try:
+        return source.read_text(encoding="utf-8").rstrip("\n") + "\n"
+    except OSError as error:
+        raise BadInput(
+            f"README.md asks for the part {name!r}, and {source} cannot be read",
+            cause=str(error),
+            next_step="write that file, or take the part out",
+        ) from error
