@@ -154,6 +154,7 @@ def _check_lock(base: Base, series: Series) -> Iterator[Finding]:
             return
         carried = locked.base_blobs(in_wheel=True)
         built = lock.build(base, series, locked.wheel.sha256, carried)
+        built = lock.guarded(built, locked.guards, locked.watched)
     except Malformed as failure:
         yield of_failure(base.tag, failure, renew)
     except Failure as failure:

@@ -7,6 +7,7 @@ import click
 from .. import bases, lock, report, series, trees
 from ..errors import Usage
 from ..files import replace_all
+from ..guard import guards
 
 
 @click.command(name="lock")
@@ -31,6 +32,7 @@ def command(base: tuple[str, ...]) -> None:
         released = trees.released(one, lambda text: report.line(text, stderr=True))
         carried = lock.carried_blobs(loaded, released.root)
         built = lock.build(one, loaded, released.origin.sha256, carried)
+        built = lock.guarded(built, *guards.build(loaded, released.root))
         written[lock.path_of(one)] = lock.render(built)
     replace_all(written)
     for path in written:

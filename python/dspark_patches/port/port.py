@@ -7,17 +7,18 @@ from typing import Literal
 
 import msgspec
 
+from .. import lock
 from .. import mail as mails
 from .. import series as all_series
 from .. import trees, workshop
 from ..bases import Base
 from ..diff import Section, blob_id
+from ..guard import effects, guards
+from ..guard.effects import Effect
 from ..mail import Mail
 from ..series import Patch
 from ..target.locate import Target
-from . import effects
 from . import section as sections
-from .effects import Effect, Site
 from .section import Fit, Verdict, Versions
 from .sources import Step, base_steps, target_file
 
@@ -82,12 +83,12 @@ class _Porting:
     ) -> None:
         self._series = all_series.load(base)
         self._target = target
+        self._locked = lock.load(base)
         released = trees.released(base, notify).root
         self._steps = base_steps(self._series, released, target)
-        self._effects = {name: _effects(steps) for name, steps in self._steps.items()}
-        every = set().union(*self._effects.values())
-        self._base_sites = effects.sites(released / "python" / "sglang", every)
-        self._target_sites = effects.sites(target.package, every)
+        wanted = guards.wanted(self._locked)
+        self._sites = effects.sites(effects.sources(target.runtime), wanted)
+        self._also: dict[Effect, set[str]] = {effect: set() for effect in wanted}
         paths = {s.section.path for steps in self._steps.values() for s in steps}
         self._left_out = sorted(path for path in paths if not target.place(path))
         self._now = {
@@ -129,7 +130,9 @@ class _Porting:
         verdict = _whole(fit.verdict for fit in fits.values())
         shown = [f for f in fits.values() if f.verdict == verdict or verdict in _MIXED]
         evidence = tuple(text for fit in shown for text in fit.evidence)[:_SHOWN]
-        if verdict != Verdict.UPSTREAMED and (done := self._done_elsewhere(patch)):
+        surprises = guards.surprises(self._locked, self._sites, self._also)
+        done = surprises.get(patch.name, ())
+        if verdict != Verdict.UPSTREAMED and done:
             if verdict in (*_GOOD, Verdict.PARTLY_UPSTREAMED):
                 verdict, evidence = Verdict.CONFLICT, (_TWICE,)
             evidence += done[:_SHOWN]
@@ -198,25 +201,12 @@ class _Porting:
             made = mails.parse(shop.format(commit), "ported")
         return {one.path: one for one in made.sections}
 
-    def _done_elsewhere(self, patch: Patch) -> tuple[str, ...]:
-        return effects.elsewhere(
-            self._effects[patch.name], self._base_sites, self._target_sites
-        )
-
     def _learn(self, steps: Iterable[Step]) -> None:
         """What an upstreamed patch does is no surprise to those after it."""
         for step in steps:
             path, source = step.section.path, step.after or b""
-            for effect, site in effects.in_file(path, source, self._base_sites):
-                self._base_sites[effect].append(site)
-
-
-def _effects(steps: Iterable[Step]) -> set[Effect]:
-    found: set[Effect] = set()
-    for step in steps:
-        path = step.section.path
-        found |= effects.of_edit(path, step.before or b"", step.after or b"")
-    return found
+            for effect, site in effects.in_file(path, source, self._also):
+                self._also[effect].add(site.key)
 
 
 def _whole(verdicts: Iterable[Verdict]) -> Verdict:

@@ -17,7 +17,7 @@ import msgspec
 from ..change.patching import lines_of, sides
 from ..diff import Section, hunks
 from ..git import Git, GitError
-from .scopes import Scopes
+from ..guard.scopes import Scopes
 
 _SHOWN = 3
 

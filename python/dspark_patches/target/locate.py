@@ -41,6 +41,11 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         return above / PACKAGE
 
     @property
+    def runtime(self) -> Path:
+        """The folder that holds the serving runtime."""
+        return self.package / "srt"
+
+    @property
     def state(self) -> str:
         """The place of our own folder while a change is under way."""
         inside = f"{PACKAGE}/" if self.kind == "package" else ""
