@@ -1,0 +1,227 @@
+"""Decoding under memory pressure on a CPU: the scheduler's own step on a rig.
+
+Real are ``Scheduler.update_running_batch``, on a scheduler that has only what it
+reads, and the queues that it fills. The socket to the tokenizer is a list.
+
+    class TestPressure(RetractTestCase):
+        def test_retracted(self):
+            rig = self.make_rig(cache="chunk")
+            batch = rig.start([rig.make_req(prompt_len=40, rid=r) for r in "ab"])
+            leave_swa(rig, 4)
+            batch = rig.decode(batch)
+            self.assertEqual([req.rid for req in rig.retracted], ["b"])
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Optional
+
+import torch
+
+from sglang.srt.disaggregation.decode import DecodePreallocQueue
+from sglang.srt.disaggregation.utils import DisaggregationMode
+from sglang.srt.managers.io_struct import AbortReq, GenerateReqInput
+from sglang.srt.managers.schedule_batch import Req, ScheduleBatch
+from sglang.srt.managers.scheduler import Scheduler
+from sglang.srt.mem_cache import common
+from sglang.srt.observability.req_time_stats import APIServerReqTimeStats
+from sglang.srt.runtime_context import get_server_args
+from sglang.srt.server_args import ServerArgs
+from sglang.test.kits.spec_decode_kit import SpecDecodeRig, SpecDecodeTestCase
+
+
+class RetractRig(SpecDecodeRig):
+    """A rig whose decode iteration is the scheduler's.
+
+    Args:
+        disaggregation: ``null`` or ``decode``, the scheduler's own words.
+        options: see :class:`SpecDecodeRig`.
+
+    Attributes:
+        aborts: what was sent to the tokenizer.
+    """
+
+    def __init__(self, *, disaggregation: str = "null", **options) -> None:
+        super().__init__(**options)
+        self.aborts: list[AbortReq] = []
+        self.scheduler = self._make_scheduler(DisaggregationMode(disaggregation))
+
+    @property
+    def retracted(self) -> Sequence[Req]:
+        """Requests that wait to be resumed."""
+        prealloc_queue = self.scheduler.disagg_decode_prealloc_queue
+        return [*self.scheduler.waiting_queue, *prealloc_queue.retracted_queue]
+
+    def decode(
+        self, batch: ScheduleBatch, accepted: int | Sequence[int] = 1
+    ) -> ScheduleBatch:
+        """One iteration as the scheduler runs it: the memory check, whatever
+        retraction it asks for, and the forward of those that remain."""
+        batch = Scheduler.update_running_batch(self.scheduler, batch)
+        if not batch.is_empty():
+            self.forward(batch, accepted)
+        return batch
+
+    def free_counts(self) -> tuple[int, int, int]:
+        """Free full tokens, free SWA tokens and free rows."""
+        return (
+            self.allocator.full_available_size(),
+            self.allocator.swa_available_size(),
+            self.req_to_token_pool.available_size(),
+        )
+
+    def _make_scheduler(self, mode: DisaggregationMode) -> Scheduler:
+        scheduler = Scheduler.__new__(Scheduler)
+        outbox = SimpleNamespace(
+            send_output=lambda abort, req=None: self.aborts.append(abort)
+        )
+        vars(scheduler).update(
+            disaggregation_mode=mode,
+            server_args=get_server_args(),
+            tree_cache=self.tree_cache,
+            token_to_kv_pool_allocator=self.allocator,
+            new_token_ratio_tracker=SimpleNamespace(
+                current=0.5, decay_step=lambda: None
+            ),
+            metrics_reporter=SimpleNamespace(enable_metrics=False),
+            ipc_channels=SimpleNamespace(send_to_tokenizer=outbox),
+            beam_coordinator=SimpleNamespace(retire_group=lambda req: None),
+            waiting_queue=[],
+            max_queued_requests=None,
+            forward_ct=0,
+            processed_tokens_counter=0,
+            rust_server=None,
+            decode_offload_manager=None,
+            enable_skip_finishing_decode=False,
+            enable_hierarchical_cache=False,
+            enable_hicache_storage=False,
+            enable_lmcache=False,
+            enable_hisparse=False,
+            enable_priority_scheduling=False,
+            abort_on_priority_when_disabled=False,
+        )
+        scheduler.disagg_decode_prealloc_queue = self._make_prealloc_queue(scheduler)
+        return scheduler
+
+    def _make_prealloc_queue(self, scheduler: Scheduler) -> DecodePreallocQueue:
+        queue = DecodePreallocQueue.__new__(DecodePreallocQueue)
+        vars(queue).update(
+            scheduler=scheduler,
+            retracted_queue=[],
+            tree_cache=self.tree_cache,
+            token_to_kv_pool_allocator=self.allocator,
+            token_to_kv_pool=self.allocator.get_kvcache(),
+            max_total_num_tokens=self.allocator.size,
+            num_reserved_decode_tokens=0,
+        )
+        return queue
+
+
+class RetractTestCase(SpecDecodeTestCase):
+    """Makes :class:`RetractRig` rigs."""
+
+    def make_rig(
+        self, *, disaggregation: str = "null", backup: str = "cpu_tensor", **options
+    ) -> RetractRig:
+        """A rig whose retracted requests are backed up by ``backup``, where the
+        release has a choice and serves ``decode``."""
+        server_args = dict(disaggregation_mode=disaggregation)
+        if hasattr(ServerArgs, "disaggregation_decode_retraction_backup"):
+            server_args["disaggregation_decode_retraction_backup"] = backup
+        return super().make_rig(
+            rig_class=RetractRig,
+            server_args=server_args,
+            disaggregation=disaggregation,
+            **options,
+        )
+
+
+def leave_swa(rig: SpecDecodeRig, tokens: int) -> torch.Tensor:
+    """Take all free SWA slots but ``tokens``, as other requests would."""
+    allocator = rig.allocator.swa_attn_allocator
+    return allocator.alloc(allocator.available_size() - tokens)
+
+
+class FullHostPool:
+    """The free list of a host pool that can take a request's full KV at most, and
+    nothing of its windows; the memory behind it would want a GPU."""
+
+    write_policy = "write_through"
+    pp_prefetch_command_group = None
+
+    def __init__(self, slots: int) -> None:
+        self.slots = slots
+
+    def install(self, rig: RetractRig) -> None:
+        """Stand where the prefix cache of ``rig`` looks for host memory."""
+        rig.tree_cache.host_pool_group = rig.tree_cache.cache_controller = self
+
+    def alloc(self, count: int) -> Optional[torch.Tensor]:
+        if count > self.slots:
+            return None
+        self.slots -= count
+        return torch.arange(count)
+
+    def free(self, indices: torch.Tensor) -> None:
+        self.slots += len(indices)
+
+    def available_size(self) -> int:
+        return self.slots
+
+    def resolve_host_transfers(self, *args, **kwargs) -> None:
+        return None
+
+    _resolve_pool_transfers_allocation = resolve_host_transfers
+    allocate_host_transfers = resolve_host_transfers
+
+
+def restore_backup(req: Req, rig: RetractRig) -> None:
+    """Bring the KV of ``req`` back from the host, into the slots of its row."""
+    pools = (rig.req_to_token_pool, rig.allocator)
+    for name in ("restore_kv_cache", "retraction_restore"):
+        if hasattr(common, name):
+            getattr(common, name)(req, rig.tree_cache, *pools, "cpu_tensor")
+            return
+    req.load_kv_cache(*pools)
+
+
+def holds_backup(req: Req) -> bool:
+    """Whether ``req`` has a copy on the host to resume from."""
+    holder = req.kv if hasattr(req.kv, "retraction_backup") else req
+    name = (
+        "retraction_backup" if hasattr(holder, "retraction_backup") else "kv_cache_cpu"
+    )
+    return getattr(holder, name, None) is not None
+
+
+def client_error(abort: AbortReq) -> Optional[Exception]:
+    """What the client's pending call raises once the tokenizer has ``abort``."""
+    # Brings the HTTP stack along, for which only these tests should pay.
+    from sglang.srt.managers.tokenizer_manager import ReqState, TokenizerManager
+
+    manager = TokenizerManager.__new__(TokenizerManager)
+    state = ReqState(
+        out_list=[],
+        finished=False,
+        event=asyncio.Event(),
+        obj=GenerateReqInput(text="", rid=abort.rid),
+        time_stats=APIServerReqTimeStats(),
+    )
+    vars(manager).update(
+        rid_to_state={abort.rid: state},
+        server_args=get_server_args(),
+        enable_lora=False,
+        _config_updates={},
+        child_rid_to_logical_rid={},
+        incremental_streaming_output=False,
+    )
+    manager._handle_abort_req(abort)
+    (out,) = state.out_list
+    try:
+        asyncio.run(manager._handle_abort_finish_reason(out, state, is_stream=False))
+    except Exception as error:
+        return error
+    return None

@@ -1,0 +1,154 @@
+"""A request whose KV cannot be backed up costs that request alone.
+
+A disaggregated decode node backs up what it retracts. A KV pool without a host
+copy raises NotImplementedError from ``get_cpu_copy``: the request is released and
+aborted, and the rest of the batch decodes on.
+"""
+
+import unittest
+from http import HTTPStatus
+from unittest.mock import patch
+
+import torch
+
+from sglang.srt.mem_cache.memory_pool import KVCache
+from sglang.srt.mem_cache.swa_memory_pool import SWAKVPool
+from sglang.test.ci.ci_register import register_cpu_ci
+from sglang.test.kits.spec_decode_compat import prefix_cache_kinds
+from sglang.test.kits.spec_retract_kit import (
+    RetractTestCase,
+    client_error,
+    holds_backup,
+    leave_swa,
+    restore_backup,
+)
+
+register_cpu_ci(est_time=20, suite="base-a-test-cpu")
+
+PROMPT_LEN = 40
+
+
+class _FullDecodeNode(RetractTestCase):
+    def start(self, rids: str, *, has_backup: bool = True, **options):
+        """A full decode node: nothing is out of a window, and nothing is free."""
+        rig = self.make_rig(disaggregation="decode", sliding_window=64, **options)
+        if not has_backup:
+            no_backup = patch.object(SWAKVPool, "get_cpu_copy", KVCache.get_cpu_copy)
+            no_backup.start()
+            self.addCleanup(no_backup.stop)
+        self.idle = rig.free_counts()
+        reqs = [
+            rig.make_req(prompt_len=PROMPT_LEN, rid=rid, first_token=ord(rid))
+            for rid in rids
+        ]
+        batch = rig.start(reqs)
+        rig.step(batch)
+        self.others = leave_swa(rig, 0)
+        return rig, batch, reqs
+
+    def finish_all(self, rig, batch):
+        """Finish what still runs; every slot, row and lock must be back."""
+        rig.allocator.swa_attn_allocator.free(self.others)
+        for req in batch.reqs:
+            rig.release(req)
+        cache = rig.tree_cache
+        full, swa, rows = rig.free_counts()
+        free = (full + cache.full_evictable_size(), swa + cache.swa_evictable_size())
+        self.assertEqual((*free, rows), self.idle)
+        self.assertEqual(cache.full_protected_size(), 0)
+        self.assertEqual(cache.swa_protected_size(), 0)
+
+
+class TestRetractionFailSafe(_FullDecodeNode):
+    def test_no_backup_costs_one_request(self):
+        for cache in prefix_cache_kinds():
+            with self.subTest(cache=cache):
+                rig, batch, (_, lost) = self.start("ab", has_backup=False, cache=cache)
+                batch = rig.decode(batch)
+                self.assertEqual([req.rid for req in batch.reqs], ["a"])
+                self.assertEqual(rig.retracted, [])
+                self.assertEqual([abort.rid for abort in rig.aborts], ["b"])
+                self.assertFalse(holds_backup(lost))
+                self.assertEqual(lost.decode_batch_idx, 0)
+                rig.decode(batch)
+                self.finish_all(rig, batch)
+
+    def test_client_is_told_to_retry(self):
+        rig, batch, _ = self.start("ab", has_backup=False)
+        rig.decode(batch)
+        (abort,) = rig.aborts
+        self.assertEqual(
+            abort.finished_reason,
+            {
+                "type": "abort",
+                "message": "Retracted under decode memory pressure without a KV "
+                "backup. Retry later.",
+                "status_code": HTTPStatus.SERVICE_UNAVAILABLE,
+                "err_type": "ServiceUnavailableError",
+            },
+        )
+        error = client_error(abort)
+        self.assertEqual(error.status_code, HTTPStatus.SERVICE_UNAVAILABLE)
+        self.assertEqual(error.detail, abort.finished_reason["message"])
+
+    def test_last_request_skips_the_backup(self):
+        for has_backup in (True, False):
+            with self.subTest(has_backup=has_backup):
+                rig, batch, (last,) = self.start("a", has_backup=has_backup)
+                batch = rig.decode(batch)
+                self.assertTrue(batch.is_empty())
+                self.assertFalse(holds_backup(last))
+                (abort,) = rig.aborts
+                self.assertEqual(
+                    abort.finished_reason["status_code"],
+                    HTTPStatus.INTERNAL_SERVER_ERROR,
+                )
+                self.finish_all(rig, batch)
+
+
+class TestRetractionBackup(_FullDecodeNode):
+    def kv_of(self, req, rig) -> torch.Tensor:
+        """What the keys of ``req`` hold, on the full side and on the SWA side."""
+        row = getattr(req.kv, "req_pool_idx", None)
+        row = req.req_pool_idx if row is None else row
+        slots = rig.req_to_token_pool.req_to_token[row, : req.seqlen - 1].long()
+        pool = rig.allocator.get_kvcache()
+        swa_slots = rig.allocator.full_to_swa_index_mapping[slots]
+        return torch.cat(
+            [
+                pool.full_kv_pool.k_buffer[0][slots],
+                pool.swa_kv_pool.k_buffer[0][swa_slots],
+            ]
+        ).clone()
+
+    def test_backed_up_request_resumes(self):
+        rig, batch, (_, req) = self.start("ab")
+        pool = rig.allocator.get_kvcache()
+        buffers = [pool.full_kv_pool.k_buffer[0], pool.swa_kv_pool.k_buffer[0]]
+        for buffer in buffers:
+            buffer.copy_(torch.randn_like(buffer))
+        kv = self.kv_of(req, rig)
+        batch = rig.decode(batch)
+        self.assertEqual([req.rid for req in batch.reqs], ["a"])
+        self.assertEqual([rig.retracted, rig.aborts], [[req], []])
+        for buffer in buffers:
+            buffer.zero_()
+        rig.allocator.swa_attn_allocator.free(self.others)
+        self.others = self.others[:0]
+        resumed = rig.prefill([req])
+        restore_backup(req, rig)
+        self.assertTrue(torch.equal(self.kv_of(req, rig), kv))
+        self.assertFalse(holds_backup(req))
+        rig.process_result()
+        batch.reqs += resumed.reqs
+        self.finish_all(rig, batch)
+
+    def test_other_errors_are_not_hidden(self):
+        rig, batch, _ = self.start("ab")
+        broken = patch.object(SWAKVPool, "get_cpu_copy", side_effect=RuntimeError("x"))
+        with broken, self.assertRaisesRegex(RuntimeError, "^x$"):
+            rig.decode(batch)
+
+
+if __name__ == "__main__":
+    unittest.main()
