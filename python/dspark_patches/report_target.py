@@ -80,7 +80,7 @@ def next_step(status: Status) -> str:
         )
     if not status.base:
         return f"dspark-patches port {status.near or 'BASE'} {target}"
-    if status.strange:
+    if any(patch.state == "unclear" for patch in status.patches):
         return f"dspark-patches port {status.base} {target}"
     if status.lacking:
         return f"dspark-patches apply {target}"

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from clone import HOSTILE_CONFIG, Clone
 from factories import write_files
+from machine import Machine
 from world import World
 
 from dspark_patches import bases, wheels
@@ -48,6 +49,12 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(world.shelf))
     return world
+
+
+@pytest.fixture
+def machine(world: World, tmp_path: Path) -> Machine:
+    """Fake releases with series and locks, to be installed or checked out."""
+    return Machine(world, tmp_path)
 
 
 @pytest.fixture

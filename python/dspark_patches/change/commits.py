@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from ..errors import BadInput, Conflict
+from ..guard import guards
 from ..mail import AUTHOR, Mail
 from ..series import Series
 from ..target.locate import Target
@@ -12,7 +13,7 @@ from ..target.status import View
 from . import journal as journals
 from .files import opened, resume, to_changes
 from .journal import Commits
-from .plan import Goal, Outcome, edits, fitting, promised
+from .plan import Goal, Outcome, edits, fitting, must_be_new, promised
 from .repository import Repository
 from .transaction import perform
 
@@ -54,13 +55,16 @@ class _Job:
         looks = repository.looks(self.view.paths)
         self._blobs = {path: look.blob for path, look in looks.items()}
         repository.must_have(self._blobs.values())
-        self.edits = edits(self.view, self._read, self.goal, self.locked)
+        self.edits = edits(self.view, self.series, self._read, self.goal, self.locked)
 
     def run(self, branch: str) -> Outcome:
         changed = bool(self.edits)
         commits: tuple[str, ...] = ()
         head = self.repository.head
         if self.edits:
+            if self.verb == "apply":
+                sources = self.repository.sources(guards.wanted(self.locked))
+                must_be_new(self.view, self.locked, sources)
             if not branch:
                 self.repository.must_be_clean(self.view.paths)
             commits, head = self._built()

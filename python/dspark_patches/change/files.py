@@ -7,13 +7,14 @@ from contextlib import contextmanager
 
 from ..confined import Confined
 from ..diff import ZEROS
+from ..guard import effects
 from ..lock import Lock
 from ..target.locate import Target
 from ..target.status import View
 from . import journal as journals
 from . import record
 from .place import Place, told
-from .plan import Edit, Outcome, edits, fitting
+from .plan import Edit, Outcome, edits, fitting, must_be_new
 from .staging import Change, clear
 from .transaction import Follow, finish, perform
 
@@ -68,9 +69,11 @@ def change(target: Target, verb: journals.Verb, named: str) -> Outcome:
         loaded, locked = fitting(view)
         goal = "patched" if verb == "apply" else "released"
         read = place.files.read
-        found = edits(view, lambda path: read(target.place(path)), goal, locked)
+        found = edits(view, loaded, lambda p: read(target.place(p)), goal, locked)
         changes = to_changes(target, found)
         listed = _listed(target, place, found, locked)
+        if found and verb == "apply":
+            must_be_new(view, locked, effects.sources(target.runtime))
         if found:
             perform(place, (*changes, *listed), verb=verb, base=loaded.base)
     return Outcome(

@@ -11,6 +11,8 @@ from .. import bases, lock
 from .. import series as all_series
 from ..diff import ZEROS
 from ..errors import BadInput, Conflict, Precondition
+from ..guard import effects, guards
+from ..guard.effects import Sources
 from ..lock import Lock
 from ..series import Series
 from ..target.status import View
@@ -63,42 +65,41 @@ def fitting(view: View) -> tuple[Series, Lock]:
         BadInput: the series and its lock do not agree.
     """
     target = view.target
-    if view.series is None:
+    if not view.identity.base:
         near = view.identity.near or "BASE"
         raise Precondition(
             f"{target.root} is no release that we know",
             cause=view.identity.how,
             next_step=f"see what fits with `dspark-patches port {near} {target.root}`",
         )
-    links = view.chain.blocked()
+    base = view.identity.base
     strange = view.chain.strange()
     for path, why in strange.items():
-        patch = next(
-            p for p in view.series.patches for s in p.mail.sections if s.path == path
-        )
+        patch = next(p for p in view.outlines for s in p.steps if s.path == path)
         others = f" (and {len(strange) - 1} more files)" if len(strange) > 1 else ""
         raise Conflict(
-            f"{view.series.base}/{patch.name}.patch does not fit {path}{others}",
+            f"{base}/{patch.name}.patch does not fit {path}{others}",
             cause=why,
-            next_step=f"`dspark-patches port {view.series.base} {target.root}` says "
-            "what would fit",
+            next_step=f"`dspark-patches port {base} {target.root}` says what would fit",
         )
-    for path, why in links.items():
+    for path, why in view.chain.blocked().items():
         raise Precondition(
             f"{target.root / target.place(path)} cannot be replaced",
             cause=f"{why}; what it leads to belongs to somebody else",
             next_step="install SGLang with copies, such as uv's --link-mode=copy",
         )
-    return view.series, _agreed(view.series)
+    loaded = all_series.load(bases.find(base))
+    return loaded, _agreed(loaded)
 
 
 def edits(
-    view: View, read: Callable[[str], bytes], goal: Goal, locked: Lock
+    view: View, loaded: Series, read: Callable[[str], bytes], goal: Goal, locked: Lock
 ) -> tuple[Edit, ...]:
     """What has to change so that a target is patched, or as released again.
 
     Args:
-        view: a target for which :func:`fitting` found a series.
+        view: the target.
+        loaded: the series that :func:`fitting` found for it.
         read: the content of a file that the target has.
         goal: what to reach.
         locked: the series' lock.
@@ -108,9 +109,11 @@ def edits(
         BadInput: the result is not the locked one.
     """
     found = []
+    every = [section for patch in loaded.patches for section in patch.mail.sections]
     for path in view.chain.paths:
-        ahead, behind = view.chain.ahead(path), view.chain.behind(path)
-        steps = ahead if goal == "patched" else behind[::-1]
+        chain = [section for section in every if section.path == path]
+        at = view.chain.position(path, last=goal == "patched")
+        steps = chain[at:] if goal == "patched" else chain[:at][::-1]
         if not steps:
             continue
         first = steps[0].old if goal == "patched" else steps[0].new
@@ -127,6 +130,30 @@ def edits(
         run = steps[0].mode == "100755"
         found.append(Edit(path=path, old=old, new=content, executable=run))
     return tuple(found)
+
+
+def must_be_new(view: View, locked: Lock, sources: Sources) -> None:
+    """Be sure that nothing else on a target does what the series adds.
+
+    Args:
+        view: the target.
+        locked: the series' lock.
+        sources: the Python files of the target's serving runtime.
+
+    Raises:
+        Conflict: something does.
+    """
+    proven = set(view.paths)
+    others = ((path, source) for path, source in sources if path not in proven)
+    found = effects.sites(others, guards.wanted(locked))
+    for patch, told in guards.surprises(locked, found).items():
+        raise Conflict(
+            f"{view.identity.base}/{patch}.patch fits, but would do twice, or "
+            "undo, what is done elsewhere",
+            cause="\n".join(told),
+            next_step=f"`dspark-patches port {view.identity.base} "
+            f"{view.target.root}` judges every patch",
+        )
 
 
 def promised(locked: Lock, path: str, goal: Goal) -> str:

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 from packaging.version import InvalidVersion, Version
 
-from .. import bases, lock, series
+from .. import bases, lock
 from ..bases import Base
-from ..errors import Failure
+from ..errors import BadInput, Failure
+from ..lines import read
 from ..lock import Lock
+from .outline import outlines
 
+Locks = Callable[[Base], Lock]
 Blobs = Callable[[Iterable[str]], Mapping[str, str]]
+
+# The one form in which a lock is written; reading all of every lock as TOML
+# would take most of the time.
+_EDITED = re.compile(
+    rb'^\[edited\."([^"]+)"\]\nbase = "([0-9a-f]{40})"\nresult = "([0-9a-f]{40})"$',
+    re.MULTILINE,
+)
 
 
 class Fit(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,7 +54,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def identify(
-    version: str, blobs: Blobs, tag: Callable[[], str], named: str = ""
+    version: str, blobs: Blobs, locks: Locks, tag: Callable[[], str], named: str = ""
 ) -> Identity:
     """Say which base a target is.
 
@@ -51,6 +62,7 @@ def identify(
         version: what the target says that it is; may be empty.
         blobs: the target's blob ids of given paths; those of paths that it
             does not carry are left out.
+        locks: reads a base's lock.
         tag: the tag that a checkout stands on; asked only when nothing else
             decides.
         named: the base that the user named, if any.
@@ -60,28 +72,39 @@ def identify(
     """
     if named:
         return Identity(base=bases.find(named).tag, how="as you named it")
-    said = _said(version)
-    own = _fit(bases.load()[said], blobs) if said else None
+    known = bases.load()
+    said = _said(version, known)
+    own = _fit(known[said], blobs) if said else None
     if own and own.whole and own.total:
         how = f"by its version {version} and its {own.total} edited files"
         return Identity(base=said, how=how)
-    fits = tuple(filter(None, (_fit(base, blobs) for base in bases.load().values())))
+    fits = [fit for base in known.values() if (fit := _fit(base, blobs))]
+    if not any(fit.whole and fit.total for fit in fits):
+        fits = [_closer(fit, known[fit.base], blobs, locks) for fit in fits]
     whole = [fit for fit in fits if fit.whole and fit.total]
-    if len(whole) == 1:
-        how = f"by the {whole[0].total} files that its series edits"
-        return Identity(base=whole[0].base, how=how)
+    exact = [fit for fit in whole if _is_exact(locks(known[fit.base]), blobs)]
+    if len(exact) == 1:
+        return _by_files(exact[0], " and those near to them")
     # A series that only adds tests edits no file to tell a release by.
     possible = [fit.base for fit in fits if fit.whole]
     if possible and (found := tag()) in possible:
         return Identity(base=found, how=f"by the tag {found}")
+    if own and own.whole:
+        return Identity(base=said, how=f"by its version {version}")
+    if len(whole) == 1:
+        return _by_files(whole[0], "; others near to them differ")
     if own:
-        differ = own.total - own.known
-        files = f"; {differ} of {own.total} files differ" if differ else ""
-        return Identity(base=said, how=f"by its version {version}{files}")
+        how = f"by its version {version}; {own.total - own.known} files differ"
+        return Identity(base=said, how=how)
     return _unknown(version, fits, possible)
 
 
-def _unknown(version: str, fits: tuple[Fit, ...], possible: list[str]) -> Identity:
+def _by_files(fit: Fit, also: str) -> Identity:
+    how = f"by the {fit.total} files that its series edits{also}"
+    return Identity(base=fit.base, how=how)
+
+
+def _unknown(version: str, fits: list[Fit], possible: list[str]) -> Identity:
     says = f"it says {version}" if version else "it names no version"
     tellable = [fit for fit in fits if fit.total]
     if not tellable:
@@ -97,37 +120,45 @@ def _unknown(version: str, fits: tuple[Fit, ...], possible: list[str]) -> Identi
     return Identity(base="", how=how, near=best.base)
 
 
-def _said(version: str) -> str:
+def _said(version: str, known: Mapping[str, Base]) -> str:
     """The base of a version; a local part such as ``+cu130`` does not matter."""
     try:
-        wanted = Version(version).public
+        wanted = Version(Version(version).public)
     except InvalidVersion:
         return ""
-    tags = (
-        b.tag for b in bases.load().values() if Version(b.version) == Version(wanted)
-    )
-    return next(tags, "")
+    return next((t for t, b in known.items() if Version(b.version) == wanted), "")
 
 
 def _fit(base: Base, blobs: Blobs) -> Fit | None:
-    """None for a base that has no usable series."""
+    """None for a base that has no lock."""
+    path = lock.path_of(base)
     try:
-        locked = lock.load(base)
-        found = blobs(locked.edited)
-        strange = [p for p, blob in found.items() if blob not in _ends(locked, p)]
-        if strange:
-            between = _between(base)
-            strange = [path for path in strange if found[path] not in between]
-    except Failure:
+        data = read(path, path.name)
+    except BadInput:
         return None
-    return Fit(base=base.tag, known=len(found) - len(strange), total=len(found))
+    ends = {
+        path.decode("ascii", "replace"): (old.decode(), new.decode())
+        for path, old, new in _EDITED.findall(data)
+    }
+    found = blobs(ends)
+    count = sum(blob in ends[path] for path, blob in found.items())
+    return Fit(base=base.tag, known=count, total=len(found))
 
 
-def _ends(locked: Lock, path: str) -> tuple[str, str]:
-    return locked.edited[path].base, locked.edited[path].result
+def _closer(fit: Fit, base: Base, blobs: Blobs, locks: Locks) -> Fit:
+    """The fit when files may also be as only some of the patches leave them."""
+    try:
+        locked = locks(base)
+        made = {s.new for patch in outlines(base, locked) for s in patch.steps}
+    except Failure:
+        return fit
+    states = {
+        path: {file.base, file.result} | made for path, file in locked.edited.items()
+    }
+    count = sum(blob in states[path] for path, blob in blobs(states).items())
+    return msgspec.structs.replace(fit, known=count)
 
 
-def _between(base: Base) -> set[str]:
-    """Every blob that a patch of the base makes."""
-    patches = series.load(base).patches
-    return {section.new for patch in patches for section in patch.mail.sections}
+def _is_exact(locked: Lock, blobs: Blobs) -> bool:
+    """Whether also the files that no patch edits, but stand near, are the base's."""
+    return blobs(locked.watched) == locked.watched

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from .. import bases
@@ -11,7 +11,8 @@ from ..errors import BadInput, Failure
 from ..git import Git, GitError
 from ..lines import read
 from ..mail import AUTHOR
-from ..series import Series, is_test
+from ..series import is_test
+from .outline import Outline
 from .states import PatchState
 
 _SECTION = re.compile(rb"^diff --git a/(\S+) b/", re.MULTILINE)
@@ -19,11 +20,11 @@ _FAR = 256
 _OFFLINE = {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none"}
 
 
-def not_needed(series: Series) -> tuple[PatchState, ...]:
+def not_needed(base: str, patches: Iterable[Outline]) -> tuple[PatchState, ...]:
     """Fixes that an older base needs and this one, whose release has them, not."""
-    own = {_slug(patch.name) for patch in series.patches}
+    own = {_slug(patch.name) for patch in patches}
     found: dict[str, PatchState] = {}
-    for path in _older(series.base):
+    for path in _older(base):
         slug = _slug(path.stem)
         if slug not in own and slug not in found and _is_fix(path):
             found[slug] = PatchState(
@@ -31,7 +32,7 @@ def not_needed(series: Series) -> tuple[PatchState, ...]:
                 kind="fix",
                 needed=False,
                 state="not needed",
-                notes=(f"{path.parent.name} needs it, {series.base} does not",),
+                notes=(f"{path.parent.name} needs it, {base} does not",),
             )
     return tuple(found.values())
 

@@ -7,14 +7,14 @@ chain says nothing, and nothing is guessed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import msgspec
 
 from ..confined import Look
-from ..diff import ZEROS, Section
-from ..series import Patch, Series
+from ..diff import ZEROS
+from .outline import Outline
 
 State = Literal["applied", "missing", "not needed", "partly applied", "unclear"]
 
@@ -38,25 +38,22 @@ class Chain:
     """A series as each file sees it: the blobs that it goes through.
 
     Args:
-        series: the series.
+        patches: the series.
         looks: what the target has, by path; paths that it does not carry are
             absent and left out.
     """
 
-    def __init__(self, series: Series, looks: Mapping[str, Look]) -> None:
-        self._series = series
+    def __init__(self, patches: Sequence[Outline], looks: Mapping[str, Look]) -> None:
         self._looks = looks
         self._blobs: dict[str, list[str]] = {}
-        self._sections: dict[str, list[Section]] = {}
-        self._steps: list[tuple[Patch, list[tuple[Section, int]]]] = []
-        for patch in series.patches:
-            steps = []
-            for section in patch.mail.sections:
-                if section.path in looks:
-                    blobs = self._blobs.setdefault(section.path, [section.old])
-                    blobs.append(section.new)
-                    self._sections.setdefault(section.path, []).append(section)
-                    steps.append((section, len(blobs) - 1))
+        self._steps: list[tuple[Outline, dict[str, int]]] = []
+        for patch in patches:
+            steps = {}
+            for step in patch.steps:
+                if step.path in looks:
+                    blobs = self._blobs.setdefault(step.path, [step.old])
+                    blobs.append(step.new)
+                    steps[step.path] = len(blobs) - 1
             self._steps.append((patch, steps))
 
     @property
@@ -78,33 +75,39 @@ class Chain:
         looks = ((path, self._looks[path]) for path in self._blobs)
         return {path: look.why for path, look in looks if look.why}
 
-    def ahead(self, path: str) -> list[Section]:
-        """What the series still does to a file that is in a known state."""
-        return self._sections[path][max(self._places(path)) :]
+    def position(self, path: str, *, last: bool) -> int:
+        """How many of the patches that touch a file are in it.
 
-    def behind(self, path: str) -> list[Section]:
-        """What the series has done to a file that is in a known state."""
-        return self._sections[path][: min(self._places(path))]
+        Args:
+            path: a file in a known state.
+            last: which to take, where a blob stands in the chain twice.
+        """
+        places = self._places(path)
+        return places[-1] if last else places[0]
 
     def states(self) -> tuple[PatchState, ...]:
         """The state of each patch, in order."""
-        return tuple(self._state(patch, steps) for patch, steps in self._steps)
+        strange = self.strange()
+        return tuple(self._state(patch, steps, strange) for patch, steps in self._steps)
 
-    def _state(self, patch: Patch, steps: list[tuple[Section, int]]) -> PatchState:
-        needed = patch.kind == "fix" and bool(steps)
-        if not steps:
-            state, notes = "not needed", ("nothing of it belongs into this target",)
-        else:
-            state, notes = self._judged(steps)
+    def _state(
+        self, patch: Outline, steps: Mapping[str, int], strange: Mapping[str, str]
+    ) -> PatchState:
+        state, notes = self._judged(steps, strange)
         return PatchState(
-            name=patch.name, kind=patch.kind, needed=needed, state=state, notes=notes
+            name=patch.name,
+            kind=patch.kind,
+            needed=patch.kind == "fix" and bool(steps),
+            state=state,
+            notes=notes,
         )
 
     def _judged(
-        self, steps: list[tuple[Section, int]]
+        self, steps: Mapping[str, int], strange: Mapping[str, str]
     ) -> tuple[State, tuple[str, ...]]:
-        strange = self.strange()
-        done = {s.path: self._done(s.path, at) for s, at in steps}
+        if not steps:
+            return "not needed", ("nothing of it belongs into this target",)
+        done = {path: self._done(path, at) for path, at in steps.items()}
         unknown = [path for path, is_in in done.items() if is_in is None]
         if unknown:
             also = "in more than one state"
@@ -113,17 +116,15 @@ class Chain:
             return "applied", ()
         if not any(done.values()):
             return "missing", ()
-        lacking = tuple(
-            f"{path}: without it" for path, is_in in done.items() if not is_in
-        )
-        return "partly applied", lacking
+        lacking = (path for path, is_in in done.items() if not is_in)
+        return "partly applied", tuple(f"{path}: without it" for path in lacking)
 
     def _done(self, path: str, at: int) -> bool | None:
         """Whether a file has come to step ``at``; None where it is not known."""
         places = self._places(path)
-        if not places or min(places) < at <= max(places):
+        if not places or places[0] < at <= places[-1]:
             return None
-        return min(places) >= at
+        return places[0] >= at
 
     def _places(self, path: str) -> list[int]:
         blob = self._looks[path].blob

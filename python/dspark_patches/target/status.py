@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from typing import Literal
 
 import msgspec
 
-from .. import bases, series
+from .. import bases, lock
 from ..change import journal as journals
 from ..confined import Confined, Look
 from ..errors import BadInput, Exit
-from ..series import Series
+from . import near
 from .identify import identify
 from .locate import Target
 from .others import not_needed, tag
+from .outline import Outline, outlines
 from .states import Chain, PatchState
 
 Looker = Callable[[Iterable[str]], Mapping[str, Look]]
@@ -69,6 +71,7 @@ class View:
 
     Raises:
         Usage: there is no base of that name, or it has no series.
+        Precondition: the base that was named has no lock.
         BadInput: the series is broken.
     """
 
@@ -78,25 +81,28 @@ class View:
         self.target = target
         self._looker = looker or self._look_at_files
         self._looks: dict[str, Look] = {}
-        self.identity = identify(target.version, self._blobs, self._tag, named)
-        self.series: Series | None = None
+        locks = cache(lock.load)
+        self.identity = identify(target.version, self._blobs, locks, self._tag, named)
+        self.outlines: tuple[Outline, ...] = ()
         if self.identity.base:
-            self.series = series.load(bases.find(self.identity.base))
-            self.chain = Chain(self.series, self._look(self.paths))
+            base = bases.find(self.identity.base)
+            self.locked = locks(base)
+            self.outlines = outlines(base, self.locked)
+        self.chain = Chain(self.outlines, self.look(self.paths))
 
     @property
     def paths(self) -> tuple[str, ...]:
         """Every file that the series touches."""
-        patches = self.series.patches if self.series else ()
-        sections = (section for patch in patches for section in patch.mail.sections)
-        return tuple(dict.fromkeys(section.path for section in sections))
+        steps = (step for patch in self.outlines for step in patch.steps)
+        return tuple(dict.fromkeys(step.path for step in steps))
 
     @property
     def left_out(self) -> tuple[str, ...]:
         """Those of them that the target does not carry."""
         return tuple(path for path in self.paths if not self.target.place(path))
 
-    def _look(self, paths: Iterable[str]) -> dict[str, Look]:
+    def look(self, paths: Iterable[str]) -> dict[str, Look]:
+        """What stands at those of ``paths`` that the target carries."""
         carried = [path for path in paths if self.target.place(path)]
         self._looks |= self._looker([p for p in carried if p not in self._looks])
         return {path: self._looks[path] for path in carried}
@@ -106,7 +112,7 @@ class View:
             return {path: files.look(self.target.place(path)) for path in paths}
 
     def _blobs(self, paths: Iterable[str]) -> dict[str, str]:
-        return {path: look.blob for path, look in self._look(paths).items()}
+        return {path: look.blob for path, look in self.look(paths).items()}
 
     def _tag(self) -> str:
         return tag(self.target.root) if self.target.kind == "checkout" else ""
@@ -121,25 +127,22 @@ def status(target: Target, named: str = "") -> Status:
 
     Raises:
         Usage: there is no base of that name, or it has no series.
+        Precondition: the base that was named has no lock.
         BadInput: the series is broken.
     """
     view = View(target, named)
-    found = Status(
+    base = view.identity.base
+    return Status(
         target=str(target.root),
         kind=target.kind,
         version=target.version,
-        base=view.identity.base,
+        base=base,
         how=view.identity.how,
         near=view.identity.near,
-        interrupted=interrupted(target),
-    )
-    if view.series is None:
-        return found
-    return msgspec.structs.replace(
-        found,
-        patches=view.chain.states() + not_needed(view.series),
+        patches=(*_states(view), *not_needed(base, view.outlines)) if base else (),
         left_out=view.left_out,
         strange=view.chain.strange(),
+        interrupted=interrupted(target),
     )
 
 
@@ -158,4 +161,18 @@ def interrupted(target: Target) -> str:
     return (
         f"{journal.verb} of {journal.base} was stopped midway{back}: "
         f"{done} of {len(journal.files)} files are done"
+    )
+
+
+def _states(view: View) -> tuple[PatchState, ...]:
+    """The patches' states; one that may be in twice, or elsewhere, is unclear."""
+    looks = view.look(view.locked.watched)
+    found = near.surprises(view.target, view.locked, looks)
+    return tuple(
+        (
+            msgspec.structs.replace(one, state="unclear", notes=found[one.name])
+            if one.name in found
+            else one
+        )
+        for one in view.chain.states()
     )

@@ -1,0 +1,285 @@
+"""Which base a target is, and which patches it has, told by content alone."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import factories
+import pytest
+from machine import (
+    DFLASH,
+    EAGLE,
+    GUARD,
+    HANDOFF,
+    KIT,
+    LATER,
+    RELEASED,
+    ROUTER,
+    TEST,
+    Machine,
+    state,
+)
+
+from dspark_patches import bases, cli, diff, lines
+from dspark_patches.errors import Exit, Usage
+from dspark_patches.git import Git
+from dspark_patches.mail import render
+from dspark_patches.target.locate import locate
+from dspark_patches.target.status import Status, status
+
+
+def states(found: Status) -> list[str]:
+    return [patch.state for patch in found.patches]
+
+
+def notes(found: Status) -> str:
+    return "\n".join(note for patch in found.patches for note in patch.notes)
+
+
+@pytest.mark.parametrize("count", range(4))
+def test_each_patch_is_told_on_a_checkout(machine: Machine, count: int) -> None:
+    git = machine.checkout(state(count))
+    found = status(locate(git.directory))
+    assert (found.kind, found.base) == ("checkout", "v0.5.16")
+    assert states(found) == ["applied"] * count + ["missing"] * (3 - count)
+    assert [p.needed for p in found.patches] == [False, True, True]
+    assert found.left_out == ()
+
+
+@pytest.mark.parametrize("count", range(4))
+def test_each_patch_is_told_on_a_package(machine: Machine, count: int) -> None:
+    found = status(machine.package(state(count)))
+    assert (found.kind, found.version) == ("package", "0.5.16")
+    assert states(found) == ["applied"] * count + ["missing"] * (3 - count)
+    assert set(found.left_out) == {GUARD, TEST}
+
+
+def test_a_plain_tree_without_tests_leaves_them_out(machine: Machine) -> None:
+    found = status(locate(machine.tree(RELEASED)))
+    assert (found.kind, found.base) == ("tree", "v0.5.16")
+    assert set(found.left_out) == {GUARD, TEST}
+    (machine.folder / "tree" / "test").mkdir()
+    assert status(locate(machine.folder / "tree")).left_out == ()
+
+
+def test_a_release_with_the_fix_does_not_need_it(machine: Machine) -> None:
+    found = status(locate(machine.site(LATER, "0.5.17")))
+    assert found.base == "v0.5.17"
+    told = {patch.name: patch.state for patch in found.patches}
+    assert told == {
+        "0001-add-a-kit": "missing",
+        "give-the-clock-one-owner": "not needed",
+        "hand-a-batch-over": "not needed",
+    }
+    assert found.exit_code(require=True) == Exit.OK
+
+
+@pytest.mark.parametrize(
+    ("path", "content", "told"),
+    [
+        (ROUTER, RELEASED[ROUTER][:-5], "neither as released nor as patched"),
+        (ROUTER, b"", "neither as released nor as patched"),
+        (EAGLE, None, "it is not there"),
+        (HANDOFF, b"def build(): ...\n", "another file stands there"),
+        (EAGLE, b"x" * (lines.MAX_BYTES + 1), "is larger than"),
+    ],
+)
+@pytest.mark.parametrize("count", [0, 3])
+def test_a_changed_file_is_unclear_never_guessed(
+    machine: Machine, path: str, content: bytes | None, told: str, count: int
+) -> None:
+    root = machine.site(state(count))
+    file = root / path.removeprefix("python/")
+    if content is None:
+        file.unlink()
+    else:
+        file.write_bytes(content)
+    found = status(locate(root))
+    assert "unclear" in states(found)
+    assert told in notes(found)
+    assert path in found.strange
+    assert found.exit_code(require=False) == Exit.FINDINGS
+    assert found.exit_code(require=True) == Exit.FINDINGS
+
+
+def test_half_of_a_patch_is_partly_applied(machine: Machine) -> None:
+    files = state(1) | {EAGLE: state(2)[EAGLE]}
+    found = status(machine.package(files))
+    assert states(found) == ["applied", "partly applied", "missing"]
+    assert notes(found) == f"{ROUTER}: without it"
+    assert found.exit_code(require=False) == Exit.FINDINGS
+
+
+def test_required_patches_decide_the_exit_code(machine: Machine) -> None:
+    found = [status(machine.package(state(count))) for count in (0, 1, 2, 3)]
+    codes = [one.exit_code(require=True) for one in found]
+    assert codes == [Exit.FINDINGS, Exit.FINDINGS, Exit.FINDINGS, Exit.OK]
+    assert found[0].exit_code(require=False) == Exit.OK
+
+
+def test_a_missing_kit_is_not_required(machine: Machine) -> None:
+    files = {path: content for path, content in state(3).items() if path != KIT}
+    found = status(machine.package(files))
+    assert states(found) == ["missing", "applied", "applied"]
+    assert found.exit_code(require=True) == Exit.OK
+
+
+def test_a_fork_is_no_known_base(machine: Machine) -> None:
+    files = state(0) | {path: b"# forked\n" for path in (ROUTER, GUARD)}
+    found = status(locate(machine.tree(files)))
+    assert (found.base, found.near) == ("", "v0.5.16")
+    assert found.exit_code(require=False) == Exit.PRECONDITION
+    assert "1 of the 3 files" in found.how
+
+
+@pytest.mark.parametrize("count", [0, 3])
+def test_what_a_fork_does_elsewhere_makes_a_patch_unclear(
+    machine: Machine, count: int
+) -> None:
+    """The fork mended the clock in a file that no patch of ours edits."""
+    found = status(machine.package(state(count) | {DFLASH: LATER[DFLASH]}))
+    told = {patch.name: patch.state for patch in found.patches}
+    assert found.base == "v0.5.16"
+    assert told["0002-give-the-clock-one-owner"] == "unclear"
+    assert f"{DFLASH}:5 (prepare) calls evict" in notes(found)
+    assert found.exit_code(require=True) == Exit.FINDINGS
+
+
+def test_a_file_nearby_may_differ_in_what_does_not_matter(machine: Machine) -> None:
+    files = state(3) | {DFLASH: RELEASED[DFLASH].replace(b"= 2", b"= 3")}
+    found = status(machine.package(files))
+    assert found.exit_code(require=True) == Exit.OK
+
+
+def test_files_speak_louder_than_a_stale_version(machine: Machine) -> None:
+    found = status(locate(machine.site(RELEASED, "0.5.17")))
+    assert found.base == "v0.5.16"
+
+
+@pytest.mark.parametrize("version", ["0.5.16+cu130", "0.5.16"])
+def test_a_local_version_is_the_release(machine: Machine, version: str) -> None:
+    found = status(locate(machine.site(RELEASED, version)))
+    assert found.base == "v0.5.16"
+    assert version in found.how
+
+
+@pytest.mark.parametrize("version", ["0.5.16.post1", "0.6.0", "no version"])
+def test_another_version_is_told_by_files_alone(machine: Machine, version) -> None:
+    site = machine.site(RELEASED)
+    metadata = site / "sglang-0.5.16.dist-info" / "METADATA"
+    metadata.write_text(f"Name: sglang\nVersion: {version}\n")
+    found = status(locate(site))
+    assert found.base == "v0.5.16"
+    assert found.how.startswith("by the 2 files that its series edits")
+
+
+def test_a_checkout_of_a_release_that_needs_nothing_is_told_by_its_tag(
+    machine: Machine,
+) -> None:
+    git = machine.checkout(LATER | {ROUTER: b"# changed upstream\n"})
+    assert status(locate(git.directory)).base == ""
+    git.run("tag", "v0.5.17")
+    assert status(locate(git.directory)).how == "by the tag v0.5.17"
+    factories.write_files(git.directory, {DFLASH: b"# forked\n"})
+    git.run("-c", "user.name=Somebody", "commit", "-qam", "fork")
+    assert status(locate(git.directory)).base == ""
+
+
+def test_a_base_can_be_named(machine: Machine) -> None:
+    target = locate(machine.tree(state(0) | {ROUTER: b"#\n", EAGLE: b"#\n"}))
+    assert status(target, "v0.5.16").base == "v0.5.16"
+    with pytest.raises(Usage, match="did you mean|no base is called"):
+        status(target, "v0.5.61")
+
+
+def test_links_are_read_and_said(machine: Machine) -> None:
+    site = machine.site(state(3))
+    file = site / "sglang/srt/router.py"
+    elsewhere = machine.folder / "cache.py"
+    file.rename(elsewhere)
+    file.symlink_to(elsewhere)
+    assert states(status(locate(site))) == ["applied"] * 3
+    elsewhere.unlink()
+    found = status(locate(site))
+    assert "symbolic link that leads nowhere" in notes(found)
+
+
+def test_a_pipe_neither_blocks_nor_passes(machine: Machine) -> None:
+    site = machine.site()
+    (site / "sglang/srt/router.py").unlink()
+    os.mkfifo(site / "sglang/srt/router.py")
+    assert "not a regular file" in notes(status(locate(site)))
+
+
+def test_nothing_of_the_target_is_imported_or_written(machine: Machine) -> None:
+    site = machine.site(RELEASED | {"python/sglang/__init__.py": b"raise SystemExit"})
+    before = sorted(str(path) for path in site.rglob("*"))
+    done = cli.main(["status", str(site), "--format", "json"])
+    assert done == Exit.OK
+    assert sorted(str(path) for path in site.rglob("*")) == before
+    assert "sglang" not in sys.modules
+
+
+def test_the_whole_command_takes_less_than_a_second(machine: Machine) -> None:
+    site = machine.site()
+    started = time.process_time()
+    status(locate(site))
+    assert time.process_time() - started < 1
+
+
+@pytest.mark.parametrize("form", ["text", "json", "github"])
+def test_every_format_names_what_is_missing(machine: Machine, capsys, form) -> None:
+    site = machine.site()
+    assert cli.main(["status", str(site), "--require", "--format", form]) == 1
+    told = capsys.readouterr().out
+    assert "0002-give-the-clock-one-owner" in told
+    assert ("::error" in told) == (form == "github")
+    assert "apply" in told or form == "json"
+
+
+def test_no_sglang_at_all(tmp_path: Path, capsys) -> None:
+    assert cli.main(["status", str(tmp_path)]) == Exit.USAGE
+    assert "holds no SGLang" in capsys.readouterr().err
+
+
+def test_as_quick_as_git_apply(machine: Machine) -> None:
+    """Within three times what `git apply --check` of the same series takes.
+
+    The series is of a real one's size; both are measured in this one run.
+    """
+    kit = b"".join(b"LINE_%d = %d\n" % (n, n) for n in range(500))
+    added = (f"python/sglang/test/kits/kit_{n}.py" for n in range(4))
+    big = factories.make_mail(
+        *(diff.render_add(path, kit) for path in added), subject="Add a large kit"
+    )
+    folder = bases.series_dir(machine.base)
+    (folder / "0004-large.patch").write_bytes(render(big))
+    machine.lock(machine.base, RELEASED)
+    git = machine.checkout()
+    mails = b"".join(path.read_bytes() for path in sorted(folder.glob("*.patch")))
+    target = locate(git.directory)
+    ours = quickest(lambda: status(target))
+    theirs = quickest(lambda: apply_check(git, mails))
+    assert ours < 3 * theirs
+
+
+def apply_check(git: Git, mails: bytes) -> None:
+    subprocess.run(
+        ["git", "apply", "--check", "-"],
+        input=mails,
+        cwd=git.directory,
+        check=True,
+    )
+
+
+def quickest(job) -> float:
+    times = []
+    for _ in range(5):
+        started = time.perf_counter()
+        job()
+        times.append(time.perf_counter() - started)
+    return min(times)
