@@ -1,8 +1,8 @@
 """What becomes of each speculative algorithm on a decode node of PD.
 
-Prints one JSON object per line: an algorithm, with and without overlap, and how
-far two requests that arrive one after the other come in the release's own code,
-up to the draft model: ``works``, or the function that stops them and how.
+Prints one JSON object per line, for an algorithm with or without overlap:
+whether start-up refuses it, and what goes wrong with two requests that arrive
+one after the other, in the release's own code up to the draft model.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ import json
 import sys
 import traceback
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import patch
 
 import torch
 
@@ -20,8 +22,11 @@ from sglang.test.kits.pd_handoff_kit import PDHandoffRig, PDHandoffTestCase
 
 # isort: split
 import sglang
+from sglang.srt.arg_groups.speculative_hook import handle_speculative_decoding
+from sglang.srt.managers import overlap_utils
 from sglang.srt.managers.overlap_utils import RelayPayload, resolve_forward_inputs
 from sglang.srt.runtime_context import get_server_args
+from sglang.srt.server_args import ServerArgs
 from sglang.srt.speculative.eagle_info import EagleDraftInput
 from sglang.srt.speculative.spec_info import SpeculativeAlgorithm
 
@@ -36,30 +41,47 @@ class ReachedDraftModel(Exception):
 class Probe(PDHandoffTestCase):
     def runTest(self) -> None: ...
 
-    def follow(self, algorithm: str, overlap: bool) -> str:
-        """Take two requests through the node; returns what became of them."""
+    def follow(self, algorithm: str, overlap: bool) -> list[str]:
+        """Take two requests through the node; returns what went wrong."""
         rig = self.make_pd_rig(algorithm=algorithm, overlap=overlap)
+        rig.scheduler.model_config.hf_config = SimpleNamespace()
+        wrong = []
         try:
             for rid in ("r0", "r1"):
                 arrive(rig, rid)
                 batch = rig.schedule()
                 resolve(rig, batch)
-                self.draft(rig, batch)
+                rows = rows_drafted(rig.algorithm, batch)
+                if rows != len(batch.reqs):
+                    wrong.append(f"the draft has {rows} rows for {len(batch.reqs)}")
                 relay_result(rig, batch)
         except Exception as error:
-            return f"{where(error)}: {describe(error)}"
-        return "works"
+            wrong.append(f"{where(error)}() raises {describe(error)}")
+        return wrong
 
-    def draft(self, rig: PDHandoffRig, batch) -> None:
-        """Hand the batch to the algorithm's own worker."""
+
+def is_refused(algorithm: SpeculativeAlgorithm) -> bool:
+    """Whether the argument handling refuses the algorithm on a decode node."""
+    server_args = ServerArgs(
+        model_path="dummy",
+        disaggregation_mode="decode",
+        speculative_algorithm=algorithm.name,
+    )
+    with patch.object(SpeculativeAlgorithm, "handle_server_args"):
         try:
-            enter_worker(rig.algorithm, batch)
-        except ReachedDraftModel:
-            rows = len(batch.spec_info.bonus_tokens)
-            if rows != len(batch.reqs):
-                raise RuntimeError(
-                    f"drafts from {rows} rows for {len(batch.reqs)} request"
-                ) from None
+            handle_speculative_decoding(server_args)
+        except ValueError:
+            return True
+    return False
+
+
+def rows_drafted(algorithm: SpeculativeAlgorithm, batch) -> int:
+    """How many rows the algorithm's own worker takes to the draft model."""
+    try:
+        enter_worker(algorithm, batch)
+    except ReachedDraftModel:
+        pass
+    return len(batch.spec_info.bonus_tokens)
 
 
 def arrive(rig: PDHandoffRig, rid: str) -> None:
@@ -90,7 +112,9 @@ def enter_worker(algorithm: SpeculativeAlgorithm, batch) -> None:
         worker._prepare_draft_tokens(batch)
     draft_worker = SimpleNamespace(
         draft=reached,
-        draft_tp_context=lambda group: nullcontext(),
+        draft_tp_context=lambda group, **options: nullcontext(),
+        draft_owns_attention=False,
+        parallel_layout=SimpleNamespace(tp_group=None, disable_cp=False),
         draft_runner=SimpleNamespace(
             tp_group=None,
             spec_algorithm=algorithm,
@@ -102,10 +126,9 @@ def enter_worker(algorithm: SpeculativeAlgorithm, batch) -> None:
             FrozenKVMTPDraftWorker,
         )
 
-        draft_worker = bare(FrozenKVMTPDraftWorker, **vars(draft_worker))
-        del draft_worker.draft
         draft_worker.topk = 1
         draft_worker._position_for_batch = reached
+        draft_worker.draft = partial(FrozenKVMTPDraftWorker.draft, draft_worker)
     worker = bare(
         worker_class,
         speculative_algorithm=algorithm,
@@ -148,11 +171,16 @@ def reached(*args, **kwargs):
     raise ReachedDraftModel
 
 
+def gather(indices, *buffers):
+    """The contract of the kernel that reads several relay buffers at once."""
+    return tuple(None if buffer is None else buffer[indices] for buffer in buffers)
+
+
 def where(error: Exception) -> str:
     """The released functions that led to an error, outermost of the batch first."""
     frames = traceback.extract_tb(error.__traceback__)
     released = [f for f in frames if Path(f.filename).is_relative_to(ROOT / "srt")]
-    return released[-1].name if released else "the worker's draft"
+    return released[-1].name
 
 
 def describe(error: Exception) -> str:
@@ -166,11 +194,15 @@ def main() -> None:
         for overlap in (True, False):
             probe = Probe()
             probe.setUp()
-            try:
-                outcome = probe.follow(algorithm.name, overlap)
-            finally:
-                probe.doCleanups()
-            record = dict(algorithm=algorithm.name, overlap=overlap, outcome=outcome)
+            with patch.object(overlap_utils, "gather_spec_extras", gather):
+                wrong = probe.follow(algorithm.name, overlap)
+            probe.doCleanups()
+            record = dict(
+                algorithm=algorithm.name,
+                overlap=overlap,
+                refused=is_refused(algorithm),
+                wrong=wrong,
+            )
             print(json.dumps(record), flush=True)
 
 

@@ -141,7 +141,7 @@ class PDHandoffRig(SpecDecodeRig):
             enable_skip_finishing_decode=False,
             kv_checksum_computer=None,
             scheduler_stage_metrics=None,
-            sliding_window_size=self.tree_cache.sliding_window_size,
+            sliding_window_size=getattr(self.tree_cache, "sliding_window_size", None),
             max_running_requests=self.req_to_token_pool.size,
             waiting_queue=[],
             chunked_req=None,

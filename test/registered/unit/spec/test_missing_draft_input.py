@@ -45,6 +45,11 @@ class TestMissingDraftInput(PDHandoffTestCase):
         for algorithm in ("DFLASH", "DSPARK"):
             with self.subTest(algorithm=algorithm):
                 rig, running = self.arrived(algorithm, "r1")
+                # A mixed batch begins as a prefill, which has none yet.
+                mixed = self.prebuilt(rig, "r0")
+                mixed.spec_info = None
+                mixed.merge_batch(running)
+
                 arrival = self.prebuilt(rig, "r2")
                 arrival.spec_info = None
 

@@ -1,0 +1,140 @@
+"""Make ``docs/pd-algorithms.md``: which algorithms decode after a PD handoff.
+
+    python test/series/pd_table.py
+
+runs ``cases/pd_algorithms.py`` in every base's released and patched tree and
+writes the table that the README shows.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import msgspec
+
+from dspark_patches import bases, runner, series, trees
+from dspark_patches.bases import Base
+
+PROBE = Path(__file__).parent / "cases" / "pd_algorithms.py"
+TABLE = Path(__file__).parents[2] / "docs" / "pd-algorithms.md"
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What became of one algorithm in one tree, as the probe prints it."""
+
+    algorithm: str
+    overlap: bool
+    refused: bool
+    wrong: tuple[str, ...]
+
+
+class Measured(msgspec.Struct, frozen=True):
+    """One base: the outcomes in its released and in its patched tree."""
+
+    tag: str
+    released: tuple[Outcome, ...]
+    patched: tuple[Outcome, ...]
+
+    def verdict(self, algorithm: str) -> str:
+        """The table's cell. Start-up must refuse what cannot work and no more.
+
+        Raises:
+            AssertionError: it refuses what works, or leaves what does not.
+        """
+        released = [o for o in self.released if o.algorithm == algorithm]
+        patched = [o for o in self.patched if o.algorithm == algorithm]
+        if not released:
+            return ""
+        works = not any(o.wrong for o in released)
+        mended = not any(o.wrong for o in patched)
+        refused = all(o.refused for o in patched)
+        if refused == mended:
+            raise AssertionError(f"{self.tag} {algorithm}: {patched}")
+        if works:
+            return "works"
+        return "crashes, refused" if refused else "crashes, works"
+
+
+def measure_all() -> list[Measured]:
+    """Measure every base that has a series, two trees at a time."""
+    with ThreadPoolExecutor(2) as pool:
+        return list(pool.map(measure, bases.with_series()))
+
+
+def measure(base: Base) -> Measured:
+    """Probe a base's released and patched tree."""
+    released = trees.released(base)
+    sections = [s for p in series.load(base).patches for s in p.mail.sections]
+    kit = [s for s in sections if s.kind == "add" and series.is_test(s.path)]
+    outcomes = []
+    for part in (kit, sections):
+        with tempfile.TemporaryDirectory(prefix="dspark-pd-") as root:
+            trees.copy(released, Path(root))
+            trees.apply(Path(root), part, base.tag)
+            outcomes.append(probe(Path(root)))
+    return Measured(base.tag, *outcomes)
+
+
+def probe(root: Path) -> tuple[Outcome, ...]:
+    """Run the probe with the sglang below ``root``."""
+    ran = subprocess.run(
+        [sys.executable, str(PROBE)],
+        cwd=root,
+        env=runner.environment(root),
+        capture_output=True,
+        check=True,
+        timeout=runner.TIMEOUT,
+    )
+    lines = [line for line in ran.stdout.splitlines() if line.startswith(b"{")]
+    return tuple(msgspec.json.decode(line, type=Outcome) for line in lines)
+
+
+def render(measured: Sequence[Measured]) -> str:
+    """The table, and below it where each algorithm fails as released."""
+    names = dict.fromkeys(o.algorithm for m in measured for o in m.released)
+    lines = [
+        "| algorithm | " + " | ".join(m.tag for m in measured) + " |",
+        "|---|" + "---|" * len(measured),
+    ]
+    for name in names:
+        cells = (m.verdict(name) for m in measured)
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    lines += [
+        "",
+        "Two requests are followed through the decode node's own code up to the draft"
+        " model's forward, with and without overlap. *works*: as released, and with"
+        " the series. *crashes, works*: as released, then with the series."
+        " *crashes, refused*: the series refuses it at start-up.",
+        "",
+        "| fails as released | where and how |",
+        "|---|---|",
+        *(f"| {who} | {how} |" for who, how in _failures(measured)),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _failures(measured: Sequence[Measured]) -> Iterable[tuple[str, str]]:
+    """Who fails in which way: alike on several bases, told once."""
+    seen: dict[tuple[str, str], list[tuple[str, bool]]] = {}
+    for one in measured:
+        for outcome in one.released:
+            if outcome.wrong:
+                how = "; then ".join(outcome.wrong)
+                where = seen.setdefault((outcome.algorithm, how), [])
+                where.append((one.tag, outcome.overlap))
+    for (algorithm, how), where in sorted(seen.items()):
+        tags = list(dict.fromkeys(tag for tag, _ in where))
+        span = tags[0] if len(tags) == 1 else f"{tags[0]} to {tags[-1]}"
+        overlaps = {overlap for _, overlap in where}
+        mode = {(True,): ", overlap", (False,): ", no overlap"}.get((*overlaps,), "")
+        yield f"{algorithm}, {span}{mode}", how.replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    TABLE.parent.mkdir(exist_ok=True)
+    TABLE.write_text(render(measure_all()), encoding="utf-8")
