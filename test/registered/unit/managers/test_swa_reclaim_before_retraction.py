@@ -10,6 +10,7 @@ from unittest.mock import patch
 
 from sglang.srt.managers.schedule_batch import ScheduleBatch
 from sglang.srt.model_executor.forward_batch_info import ForwardMode
+from sglang.srt.speculative.spec_info import SpeculativeAlgorithm
 from sglang.test.ci.ci_register import register_cpu_ci
 from sglang.test.kits.spec_decode_compat import prefix_cache_kinds, swa_evicted_len
 from sglang.test.kits.spec_retract_kit import RetractTestCase, leave_swa
@@ -86,6 +87,27 @@ class TestReclaimBeforeRetraction(RetractTestCase):
         self.assertEqual(
             [swa_evicted_len(req) for req in batch.reqs], [0, FRONTIER - WINDOW]
         )
+
+    def test_request_without_kv_is_skipped(self):
+        rig, batch = self.start("ab")
+        rig.release(batch.reqs[1])
+        leave_swa(rig, 0)
+        # Without speculation the need does not depend on what is allocated.
+        batch.spec_algorithm = SpeculativeAlgorithm.NONE
+        self.assertTrue(batch.check_decode_mem())
+        self.assertEqual(rig.allocator.swa_available_size(), FRONTIER - WINDOW)
+
+    def test_step_that_fits_asks_no_more(self):
+        rig, batch = self.start("ab")
+        asked = AssertionError("the SWA side was looked at")
+        with patch.object(rig.allocator, "swa_available_size", side_effect=asked):
+            self.assertTrue(batch.check_decode_mem())
+        self.assertEqual([swa_evicted_len(req) for req in batch.reqs], [0, 0])
+
+    def test_full_attention_model_has_nothing_to_give(self):
+        rig, batch = self.start("ab", hybrid_swa=False)
+        rig.allocator.alloc(rig.allocator.available_size())
+        self.assertFalse(batch.check_decode_mem())
 
     def test_only_selected_requests(self):
         rig, batch = self.start("abc")
