@@ -31,6 +31,7 @@ from .counters import Counters
 _OFF = dict.fromkeys(
     (
         "abort_on_priority_when_disabled",
+        "enable_continuous_input_polling",
         "enable_decode_hicache",
         "enable_dynamic_chunking",
         "enable_fpm",

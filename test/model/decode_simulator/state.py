@@ -1,0 +1,51 @@
+"""What a request and the pools hold, read alike from every release."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from sglang.test.kits.spec_decode_compat import kv_committed_len, swa_evicted_len
+
+from sglang.srt.managers.schedule_batch import Req
+
+__all__ = ["kv_committed_len", "swa_evicted_len"]
+
+
+def holds_kv(req: Req) -> bool:
+    """Whether ``req`` has a row of the request table, and slots in it."""
+    if hasattr(req.kv, "holds_kv"):
+        return req.kv.holds_kv
+    return req.kv is not None
+
+
+def kv_allocated_len(req: Req) -> int:
+    """Tokens that have slots, the reserve of the next step among them."""
+    return req.kv.kv_allocated_len
+
+
+def cache_protected_len(req: Req) -> int:
+    """Tokens at the head of ``req`` whose slots the prefix cache owns."""
+    holder = req.kv if hasattr(req.kv, "cache_protected_len") else req
+    return holder.cache_protected_len
+
+
+def row_slots(req: Req, req_to_token: torch.Tensor) -> np.ndarray:
+    """The full-attention slots of ``req``, by position."""
+    holder = req.kv if hasattr(req.kv, "req_pool_idx") else req
+    return req_to_token.numpy()[holder.req_pool_idx, : kv_allocated_len(req)]
+
+
+def tree_slots(tree_cache) -> np.ndarray:
+    """The full-attention slots that the prefix cache owns."""
+    # Chunk caches own none, and SWARadixCache cannot flatten an empty tree.
+    if not hasattr(tree_cache, "all_values_flatten"):
+        return np.empty(0, dtype=np.int64)
+    if not np.any(tree_cache.total_size()):
+        return np.empty(0, dtype=np.int64)
+    return tree_cache.all_values_flatten().numpy()
+
+
+def free_pages(allocator) -> np.ndarray:
+    """The free pages of one pool; slots where a page is one token."""
+    lists = (allocator.free_pages, allocator.release_pages)
+    return np.concatenate([pages.numpy() for pages in lists if pages is not None])
