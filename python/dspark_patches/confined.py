@@ -201,7 +201,9 @@ class Confined:
             flags = _FILE & ~os.O_NOFOLLOW
             content = _content(os.open(self.root / path, flags), path)
         except FileNotFoundError:
-            return Look(blob="", why=f"{why} that leads nowhere")
+            if above == path:
+                return Look(blob="", why=f"{why} that leads nowhere")
+            return Look(blob=ZEROS, why=why)
         except (OSError, BadInput) as error:
             return Look(blob="", why=f"{why}: {error}")
         return Look(blob=blob_id(content), why=why)

@@ -237,7 +237,7 @@ def mail_of(
         trailers += (("Regression-Test", f"{TEST}::TestClock"),)
     value = factories.make_mail(subject=subject, trailers=trailers)
     with workshop.bare() as shop:
-        start = shop.start(before, "before")
+        start = shop.start(before, dict.fromkeys(before, "100644"), "before")
         for path, content in after.items():
             shop.put(path, "100644", content)
         made = mail.parse(shop.format(shop.commit(start, value)))

@@ -1,0 +1,460 @@
+"""A series goes into an installed package whole, or not at all, and out again."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import factories
+import pytest
+from machine import (
+    DFLASH,
+    EAGLE,
+    GUARD,
+    HANDOFF,
+    KIT,
+    LATER,
+    RECORD,
+    RELEASED,
+    ROUTER,
+    TEST,
+    Machine,
+    carried,
+    contents,
+    state,
+)
+
+from dspark_patches import bases, cli, lock
+from dspark_patches.change.job import change
+from dspark_patches.confined import Confined
+from dspark_patches.errors import BadInput, Conflict, Exit, Precondition, Usage
+from dspark_patches.target.locate import Target, locate
+from dspark_patches.target.status import status
+
+PLACED = "sglang/srt/router.py"
+
+
+def package_files(root: Path) -> dict[str, bytes]:
+    found = contents(root)
+    return {p: c for p, c in found.items() if p.startswith("sglang/")}
+
+
+def apply(target: Target):
+    return change(target, "apply")
+
+
+def revert(target: Target):
+    return change(target, "revert")
+
+
+@pytest.mark.parametrize("count", range(3))
+def test_the_whole_series_goes_in_and_out(machine: Machine, count: int) -> None:
+    """From nothing, and from what an earlier, shorter series left."""
+    target = machine.package(state(count))
+    done = apply(target)
+    assert done.changed and done.base == "v0.5.16"
+    assert set(done.left_out) == {GUARD, TEST}
+    assert package_files(target.root) == carried(state(3))
+    revert(target)
+    assert package_files(target.root) == carried(RELEASED)
+
+
+def test_revert_restores_every_byte(machine: Machine) -> None:
+    target = machine.package()
+    before = contents(target.root)
+    apply(target)
+    assert contents(target.root) != before
+    assert revert(target).changed
+    assert contents(target.root) == before
+    assert not (target.root / "sglang/test/kits").exists()
+
+
+def test_a_second_apply_says_so_and_changes_nothing(machine: Machine) -> None:
+    target = machine.package()
+    apply(target)
+    times = {p: p.stat().st_mtime_ns for p in target.root.rglob("*")}
+    done = apply(target)
+    assert not done.changed and not done.files
+    assert {p: p.stat().st_mtime_ns for p in target.root.rglob("*")} == times
+    revert(target)
+    assert not revert(target).changed
+
+
+def test_the_installers_list_stays_true(machine: Machine) -> None:
+    target = machine.package()
+    apply(target)
+    rows = (target.root / RECORD).read_bytes().split(b"\r\n")
+    listed = {row.split(b",")[0].decode() for row in rows if row}
+    assert "sglang/srt/handoff.py" in listed and "sglang/test/kits/kit.py" in listed
+    assert len(listed) == len([row for row in rows if row])
+
+
+def test_pip_takes_a_patched_package_out(machine: Machine, tmp_path: Path) -> None:
+    """With pip itself, in an environment made for it."""
+    site = machine.site()
+    apply(locate(site))
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
+    home = tmp_path / "venv"
+    lib = home / "lib" / f"python{python}"
+    lib.mkdir(parents=True)
+    (home / "bin").mkdir()
+    (home / "bin" / "python").symlink_to(sys.executable)
+    (home / "pyvenv.cfg").write_text(f"home = {Path(sys.executable).parent}\n")
+    site.rename(lib / "site-packages")
+    command = [sys.executable, "-m", "pip", "--python", str(home / "bin" / "python")]
+    subprocess.run([*command, "uninstall", "-q", "-y", "sglang"], check=True)
+    assert not (lib / "site-packages" / "sglang").exists()
+
+
+def test_modes_are_kept(machine: Machine) -> None:
+    target = machine.package()
+    (target.root / PLACED).chmod(0o640)
+    (target.root / "sglang/__init__.py").chmod(0o664)
+    apply(target)
+    assert mode(target.root / PLACED) == 0o640
+    assert mode(target.root / "sglang/srt/handoff.py") == 0o664
+    assert mode(target.root / "sglang/test/kits") == mode(target.root / "sglang")
+    revert(target)
+    assert mode(target.root / PLACED) == 0o640
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_owners_are_kept(machine: Machine) -> None:
+    target = machine.package()
+    for path in target.root.rglob("*"):
+        os.chown(path, 12345, 12346)
+    apply(target)
+    for place in (PLACED, "sglang/srt/handoff.py", "sglang/test/kits", RECORD):
+        found = (target.root / place).stat()
+        assert (found.st_uid, found.st_gid) == (12345, 12346), place
+
+
+def test_stale_bytecode_is_no_trap(machine: Machine) -> None:
+    """Also when Python was told never to compare it with its source."""
+    target = machine.package()
+    env = {"PYTHONPATH": str(target.root), "PATH": os.environ["PATH"]}
+    compile_all = "import compileall; compileall.compile_dir({!r}, quiet=1, {})"
+    unchecked = "invalidation_mode=__import__('py_compile').PycInvalidationMode(2)"
+    code = compile_all.format(str(target.root), unchecked)
+    subprocess.run([sys.executable, "-c", code], env=env, check=True)
+    ask = (
+        "from sglang.srt import router; b = router.Batch('dflash'); "
+        "router.route(b); print(b.clock)"
+    )
+
+    def clock() -> str:
+        done = subprocess.run(
+            [sys.executable, "-B", "-c", ask],
+            env=env,
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        return done.stdout.strip()
+
+    assert clock() == "0"
+    apply(target)
+    assert clock() == "1"
+    subprocess.run([sys.executable, "-c", code], env=env, check=True)
+    revert(target)
+    assert clock() == "0"
+
+
+def test_other_bytecode_is_left_alone(machine: Machine) -> None:
+    target = machine.package()
+    cache = target.root / "sglang/srt/__pycache__"
+    kept = ("dflash.cpython-310.pyc", "router_more.cpython-310.pyc", "router.txt")
+    gone = ("router.cpython-310.pyc", "router.cpython-312.opt-1.pyc")
+    factories.write_files(cache, dict.fromkeys((*kept, *gone), b"x"))
+    apply(target)
+    assert sorted(path.name for path in cache.iterdir()) == sorted(kept)
+
+
+def test_a_hard_linked_cache_keeps_its_bytes(machine: Machine) -> None:
+    target = machine.package()
+    cache = machine.folder / "cache"
+    cache.mkdir()
+    for place in carried(RELEASED):
+        os.link(target.root / place, cache / place.replace("/", "-"))
+    before = contents(cache)
+    apply(target)
+    assert package_files(target.root) == carried(state(3))
+    assert contents(cache) == before
+    revert(target)
+    assert contents(cache) == before
+
+
+@pytest.mark.parametrize("place", [PLACED, "sglang/srt"])
+def test_a_link_in_the_package_is_refused(machine: Machine, place: str) -> None:
+    target = machine.package()
+    away = machine.folder / "away"
+    (target.root / place).rename(away)
+    (target.root / place).symlink_to(away)
+    before = contents(target.root)
+    with pytest.raises(Precondition, match="cannot be replaced") as caught:
+        apply(target)
+    assert "symbolic link" in caught.value.cause
+    assert contents(target.root) == before
+    assert status(target).interrupted == ""
+
+
+def test_a_linked_package_is_changed_where_it_is(machine: Machine) -> None:
+    """The link in site-packages is the user's own word for the place."""
+    tree = machine.tree(RELEASED)
+    site = machine.folder / "site"
+    site.mkdir()
+    (site / "sglang").symlink_to(tree / "python" / "sglang")
+    target = locate(site)
+    assert (target.kind, target.root) == ("tree", tree)
+    apply(target)
+    assert (tree / ROUTER).read_bytes() == state(3)[ROUTER]
+
+
+@pytest.mark.parametrize("where", ["", "sglang/srt"])
+def test_a_package_that_may_not_be_written(machine: Machine, where: str) -> None:
+    """As an ordinary user, in a process of its own when we are root."""
+    target = machine.package()
+    folders = [target.root, *(p for p in target.root.rglob("*") if p.is_dir())]
+    if where:
+        for folder in folders:
+            folder.chmod(0o777)
+    (target.root / where).chmod(0o555)
+    if not where:
+        (target.root / "sglang").chmod(0o555)
+    before = contents(target.root)
+    said = as_nobody(machine.folder, lambda: apply(target))
+    assert "you may not write to it; nothing was changed" in said
+    assert contents(target.root) == before
+    assert status(target).interrupted == ""
+
+
+def as_nobody(folder: Path, job) -> str:
+    """What a job's failure says when an ordinary user runs it."""
+    for above in (folder, *folder.parents[:3]):
+        above.chmod(above.stat().st_mode | 0o055)
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        told = "it was possible"
+        try:
+            if os.geteuid() == 0:
+                os.setgroups([])
+                os.setgid(65534)
+                os.setuid(65534)
+            job()
+        except BaseException as failure:
+            told = str(failure)
+        os.write(write, told.encode())
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read) as stream:
+        told = stream.read()
+    os.waitpid(child, 0)
+    return told
+
+
+def test_two_at_once_are_refused(machine: Machine) -> None:
+    target = machine.package()
+    before = contents(target.root)
+    descriptor = os.open(target.package, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    with pytest.raises(Precondition, match="another apply or revert is changing"):
+        apply(target)
+    assert contents(target.root) == before
+    os.close(descriptor)
+    assert apply(target).changed
+
+
+def test_a_full_disk_changes_nothing(machine: Machine, monkeypatch) -> None:
+    """At every file that is staged, down to the journals."""
+    target = machine.package()
+    before = contents(target.root)
+    write = Confined.write
+    for allowed in range(100):
+        calls = iter(range(allowed))
+
+        def full(self, path, content, traits, calls=calls):
+            if next(calls, None) is None:
+                raise OSError(28, "No space left on device")
+            return write(self, path, content, traits)
+
+        monkeypatch.setattr(Confined, "write", full)
+        try:
+            apply(target)
+            break
+        except Precondition as failure:
+            assert "the disk is full; nothing was changed" in failure.message
+            assert contents(target.root) == before
+            assert status(target).interrupted == ""
+    assert allowed > 8
+    assert package_files(target.root) == carried(state(3))
+
+
+@pytest.mark.parametrize(
+    ("number", "told"),
+    [(16, "a file is mounted over"), (18, "another file system"), (5, "written")],
+)
+def test_a_file_that_cannot_be_replaced_takes_all_back(
+    machine: Machine, monkeypatch, number: int, told: str
+) -> None:
+    target = machine.package()
+    before = contents(target.root)
+    move = Confined.move
+
+    def stuck(self, source, place):
+        if place == "sglang/srt/handoff.py":
+            raise OSError(number, "stuck")
+        move(self, source, place)
+
+    monkeypatch.setattr(Confined, "move", stuck)
+    with pytest.raises(Precondition, match=told):
+        apply(target)
+    assert contents(target.root) == before
+    assert status(target).interrupted == ""
+
+
+def test_what_cannot_be_taken_back_is_named(machine: Machine, monkeypatch) -> None:
+    target = machine.package()
+    move = Confined.move
+    moved = []
+
+    def stuck(self, source, place):
+        moved.append(place)
+        if "handoff" in place or (moved.count(place) > 1 and "srt" in place):
+            raise OSError(5, "stuck")
+        move(self, source, place)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Confined, "move", stuck)
+        with pytest.raises(Precondition, match="could not be taken back") as caught:
+            apply(target)
+    assert "dspark-patches revert" in caught.value.next_step
+    assert "was being taken back" in status(target).interrupted
+    assert "taken back" in revert(target).resumed
+    assert package_files(target.root) == carried(RELEASED)
+
+
+@pytest.mark.parametrize(
+    ("place", "content"),
+    [
+        (PLACED, RELEASED[ROUTER] + b"# mine\n"),
+        (PLACED, b""),
+        ("sglang/srt/handoff.py", b"# another file\n"),
+        ("sglang/srt/eagle.py", None),
+    ],
+)
+def test_a_file_in_no_known_state_is_never_written(
+    machine: Machine, place: str, content: bytes | None
+) -> None:
+    target = machine.package()
+    if content is None:
+        (target.root / place).unlink()
+    else:
+        (target.root / place).write_bytes(content)
+    before = contents(target.root)
+    for verb in ("apply", "revert"):
+        with pytest.raises(Conflict, match=f"does not fit python/{place}") as caught:
+            change(target, verb)
+        assert "dspark-patches port v0.5.16" in caught.value.next_step
+    assert contents(target.root) == before
+
+
+def test_what_is_done_elsewhere_is_not_done_twice(machine: Machine) -> None:
+    """A fork of the release whose own fix is in a file that we do not edit."""
+    target = machine.package(RELEASED | {DFLASH: LATER[DFLASH]})
+    before = contents(target.root)
+    with pytest.raises(Conflict, match="would do twice") as caught:
+        apply(target)
+    assert f"{DFLASH}:5 (prepare) calls evict" in caught.value.cause
+    assert contents(target.root) == before
+
+
+def test_what_is_done_anywhere_else_counts_too(machine: Machine) -> None:
+    """Also in a file that the release does not even have."""
+    target = machine.package()
+    hidden = {"sglang/srt/extra/hook.py": b"def hook(b):\n    setattr(b, 'clock', 1)\n"}
+    factories.write_files(target.root, hidden)
+    with pytest.raises(Conflict, match="would do twice"):
+        apply(target)
+
+
+def test_an_unknown_release_is_refused(machine: Machine) -> None:
+    target = locate(machine.site({**RELEASED, ROUTER: b"#\n", EAGLE: b"#\n"}, "0.6.0"))
+    with pytest.raises(Precondition, match="no release that we know") as caught:
+        apply(target)
+    assert "dspark-patches port" in caught.value.next_step
+
+
+def test_a_series_that_its_lock_does_not_know_is_refused(machine: Machine) -> None:
+    target = machine.package()
+    path = lock.path_of(machine.base)
+    text = path.read_text()
+    result = lock.load(machine.base).edited[EAGLE].result
+    path.write_text(text.replace(result, "1" * 40))
+    before = contents(target.root)
+    with pytest.raises(BadInput, match="do not make what its lock says"):
+        apply(target)
+    assert contents(target.root) == before
+
+
+def test_a_tampered_mail_changes_nothing(machine: Machine) -> None:
+    target = machine.package()
+    mail = bases.series_dir(machine.base) / "0003-hand-a-batch-over.patch"
+    mail.write_bytes(mail.read_bytes().replace(b"+def build", b"+def wreck"))
+    before = contents(target.root)
+    with pytest.raises(BadInput, match="0003-hand-a-batch-over.patch"):
+        apply(target)
+    assert contents(target.root) == before
+
+
+def test_only_a_checkout_has_branches(machine: Machine) -> None:
+    with pytest.raises(Usage, match="is no checkout"):
+        change(machine.package(), "apply", "", "new")
+
+
+def test_a_plain_tree_gets_its_tests_as_well(machine: Machine) -> None:
+    root = machine.tree()
+    apply(locate(root))
+    assert contents(root) == state(3)
+    revert(locate(root))
+    assert contents(root) == state(0)
+
+
+def test_an_editable_install_is_changed_in_its_tree(machine: Machine) -> None:
+    root = machine.tree()
+    site = machine.folder / "site"
+    factories.write_files(
+        site,
+        {
+            "sglang-0.5.16.dist-info/METADATA": b"Name: sglang\nVersion: 0.5.16\n",
+            "sglang-0.5.16.dist-info/RECORD": b"sglang-0.5.16.dist-info/RECORD,,\n",
+            "sglang.pth": f"{root / 'python'}\n".encode(),
+        },
+    )
+    before = contents(site)
+    target = locate(root / "python")
+    assert (target.kind, target.root, target.record) == ("tree", root, "")
+    apply(target)
+    assert (root / HANDOFF).exists() and (root / KIT).exists()
+    assert contents(site) == before
+
+
+@pytest.mark.parametrize("form", ["text", "json", "github"])
+def test_the_command_tells_what_it_did(machine: Machine, capsys, form: str) -> None:
+    site = str(machine.site())
+    assert cli.main(["apply", site, "--format", form]) == Exit.OK
+    assert PLACED in capsys.readouterr().out
+    assert cli.main(["status", site, "--require"]) == Exit.OK
+    assert cli.main(["apply", site, "--format", form]) == Exit.OK
+    told = capsys.readouterr().out
+    assert "nothing to do" in told or '"changed": false' in told
+    assert cli.main(["revert", site]) == Exit.OK
+    assert cli.main(["status", site, "--require"]) == Exit.FINDINGS
