@@ -45,7 +45,7 @@ def regenerate(series: Series, root: Path, sources: Path) -> dict[str, bytes]:
     fresh = single_additions(series)
     written = {}
     with workshop.bare() as shop:
-        commit = shop.start(pristine, series.base)
+        commit = shop.start(pristine, _modes(series), series.base)
         for patch in series.patches:
             name = f"{series.base}/{patch.name}.patch"
             sections = [s for s in patch.mail.sections if s.path not in outside]
@@ -98,6 +98,10 @@ def first_differences(series: Series, written: Mapping[str, bytes]) -> dict[str,
         if old != new:
             found[patch.name] = os.path.commonprefix([old, new]).count(b"\n") + 1
     return found
+
+
+def _modes(series: Series) -> dict[str, str]:
+    return {s.path: s.mode for p in series.patches for s in p.mail.sections}
 
 
 def _add(shop: Workshop, section: Section, sources: Path, name: str) -> None:

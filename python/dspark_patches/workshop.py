@@ -54,11 +54,19 @@ class Workshop:
             self._env["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = str(borrowed)
         self._git = Git(git_dir, self._env)
 
-    def start(self, files: Mapping[str, bytes], message: str) -> str:
-        """A root commit that holds ``files``; the index follows."""
+    def start(
+        self, files: Mapping[str, bytes], modes: Mapping[str, str], message: str
+    ) -> str:
+        """A root commit that holds ``files``; the index follows.
+
+        Args:
+            files: contents by path.
+            modes: git's mode by path; wheels do not tell it.
+            message: what the commit says.
+        """
         self._git.run("read-tree", "--empty")
         for path, content in files.items():
-            self.put(path, "100644", content)
+            self.put(path, modes[path], content)
         return self._commit((), f"{message}\n", _BASE_DATE)
 
     def snapshot(self, root: Path, folder: str, message: str) -> str:

@@ -193,7 +193,7 @@ class _Porting:
         if not edited:
             return {}
         with workshop.bare() as shop:
-            commit = shop.start({}, "target")
+            commit = shop.start({}, {}, "target")
             for contents in (self._now, {p: fits[p].content for p in edited}):
                 for path, section in edited.items():
                     shop.put(path, section.mode, contents[path] or b"")
