@@ -13,6 +13,8 @@ from sglang.srt.managers.schedule_batch import ScheduleBatch
 
 register_cpu_ci(est_time=15, suite="base-a-test-cpu")
 
+MODE = "disaggregation_mode=decode"
+
 
 class TestMissingDraftInput(PDHandoffTestCase):
     def arrived(self, algorithm, *rids, overlap=True):
@@ -39,7 +41,7 @@ class TestMissingDraftInput(PDHandoffTestCase):
 
                 with self.assertRaises(RuntimeError) as caught:
                     batch.prepare_for_decode()
-                self.assert_names(caught.exception, algorithm, "decode", "r1", "r2")
+                self.assert_names(caught.exception, algorithm, MODE, "r1", "r2")
 
     def test_merge_names_the_batch_that_has_none(self):
         for algorithm in ("DFLASH", "DSPARK"):
@@ -55,7 +57,7 @@ class TestMissingDraftInput(PDHandoffTestCase):
 
                 with self.assertRaises(RuntimeError) as caught:
                     running.merge_batch(arrival)
-                self.assert_names(caught.exception, algorithm, "decode", "['r2']")
+                self.assert_names(caught.exception, algorithm, MODE, "['r2']")
 
     def test_relay_names_the_batch_without_future_indices(self):
         rig, batch = self.arrived("DFLASH", "r1", "r2")
