@@ -1,8 +1,7 @@
-"""Whether a work tree holds more than its commit, told without git's help.
+"""Whether a work tree holds more than its commit, told by content.
 
-``git status`` would run the filters that the repository's configuration
-names. Here git only says which files it saw another time of, and their bytes
-are compared with what the index has.
+git only says which files it saw another time of; their bytes are compared
+with what the index has, and not what a filter makes of them.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ import stat
 from pathlib import Path
 
 from ..diff import blob_id
+from ..foreign import names
 from ..git import Git
 
 _UNDER_WAY = {
@@ -25,21 +25,15 @@ _OPTIONS = ("--name-only", "-z", "--ignore-submodules=all")
 _LINK = "120000"
 
 
-def names(git: Git, *args: str) -> list[str]:
-    """What a git command prints, split at its zero bytes."""
-    output = git.run(*args)
-    return output.decode("utf-8", "surrogateescape").split("\0")[:-1]
-
-
 def under_way(git_dir: Path) -> str:
     """What git has begun and not ended; empty when there is nothing."""
     found = (what for name, what in _UNDER_WAY.items() if (git_dir / name).exists())
     return next(found, "")
 
 
-def staged(git: Git) -> list[str]:
-    """Files whose index entry is not that of ``HEAD``."""
-    return names(git, "diff-index", "--cached", *_OPTIONS, "HEAD", "--")
+def staged(git: Git, commit: str = "HEAD", *paths: str) -> list[str]:
+    """Files, of all or of ``paths``, whose index entry is not that of a commit."""
+    return names(git, "diff-index", "--cached", *_OPTIONS, commit, "--", *paths)
 
 
 def changed(git: Git, root: Path) -> list[str]:

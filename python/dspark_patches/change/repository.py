@@ -14,19 +14,16 @@ from pathlib import Path
 from ..confined import Confined, Look
 from ..diff import ZEROS
 from ..errors import Conflict, Precondition, Usage
-from ..git import MINIMUM_VERSION, Git, GitError
+from ..foreign import environment, names, refused
+from ..git import Git, GitError
 from ..guard import effects
 from ..guard.effects import Effect
 from ..mail import Mail
 from ..series import Patch
 from ..workshop import Workshop
 from . import cleanliness
-from .cleanliness import names
 from .journal import Journal
 
-# A missing object is not worth a network, nor the program that a repository
-# names to reach it.
-_OFFLINE = {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none"}
 _SHOWN = 5
 
 
@@ -42,9 +39,9 @@ class Repository:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self._git = Git(root, _OFFLINE)
-        _check_version(self._git)
-        with _refused(root):
+        self._env = environment(root)
+        self._git = Git(root, self._env)
+        with refused(root):
             text = self._git.text(
                 "rev-parse", "--path-format=absolute", "--git-dir", "--show-toplevel"
             )
@@ -64,7 +61,7 @@ class Repository:
     def looks(self, paths: Iterable[str], commit: str = "HEAD") -> dict[str, Look]:
         """What a commit has at each of ``paths``."""
         found = {path: Look(blob=ZEROS) for path in paths}
-        with _refused(self.root):
+        with refused(self.root):
             listed = names(self._git, "ls-tree", "-r", "-z", commit, "--", *found)
         for entry in listed:
             facts, path = entry.split("\t", 1)
@@ -77,7 +74,7 @@ class Repository:
 
     def content(self, blob: str) -> bytes:
         """The content of a blob that is here."""
-        with _refused(self.root):
+        with refused(self.root):
             return self._git.run("cat-file", "blob", blob)
 
     def find(self, blob: str) -> bytes | None:
@@ -104,7 +101,7 @@ class Repository:
             ) from error
         for name in found:
             path = name.removeprefix("HEAD:")
-            with _refused(self.root):
+            with refused(self.root):
                 yield path, self._git.run("cat-file", "blob", f"HEAD:{path}")
 
     def must_have(self, blobs: Iterable[str]) -> None:
@@ -114,7 +111,7 @@ class Repository:
             Precondition: one is not, as in a partial clone.
         """
         listed = "".join(f"{blob}\n" for blob in blobs if blob != ZEROS)
-        with _refused(self.root):
+        with refused(self.root):
             said = self._git.text("cat-file", "--batch-check", stdin=listed.encode())
         for line in said.splitlines():
             if not re.fullmatch("[0-9a-f]{40} blob [0-9]+", line):
@@ -136,7 +133,7 @@ class Repository:
         """
         if under_way := cleanliness.under_way(Path(self._git_dir)):
             raise _unclean(self.root, f"has a {under_way} under way", [])
-        with _refused(self.root):
+        with refused(self.root):
             if staged := cleanliness.staged(self._git):
                 raise _unclean(self.root, "has staged changes", staged)
             if changed := cleanliness.changed(self._git, self.root):
@@ -174,7 +171,7 @@ class Repository:
 
     def build_one(self, contents: Mapping[str, bytes | None], mail: Mail) -> str:
         """One commit on ``HEAD`` in which files have these contents."""
-        with _refused(self.root):
+        with refused(self.root):
             listed = names(self._git, "ls-tree", "-r", "-z", "HEAD", "--", *contents)
         modes = {entry.split("\t", 1)[1]: entry.split()[0] for entry in listed}
         with self._workshop() as (shop, git):
@@ -212,7 +209,7 @@ class Repository:
                 f"the branch {name} exists already",
                 next_step="choose another name, or remove it",
             )
-        with _refused(self.root):
+        with refused(self.root):
             self._git.run("update-ref", ref, commit, ZEROS)
         return True
 
@@ -228,15 +225,19 @@ class Repository:
         ends = (journal.commits.old, journal.commits.new)
         source, target = ends if journal.goal == "new" else ends[::-1]
         head = self._git.text("rev-parse", "--verify", "-q", "HEAD^{commit}")
-        if head not in ends:
+        if head not in ends and journal.goal == "new":
             raise Conflict(
                 f"HEAD of {self.root} moved meanwhile",
                 cause=f"it is {head}, neither {ends[0]} nor {ends[1]}",
-                next_step=f"go back with `git checkout {ends[0]}`, and run again",
+                next_step="run `dspark-patches revert`, then begin again",
             )
-        with _refused(self.root):
-            self._git.run("read-tree", "-i", "-m", source, target)
-            if head != target:
+        paths = [file.place for file in journal.files]
+        with refused(self.root):
+            # Compared first: what is right already needs no lock to be had.
+            if cleanliness.staged(self._git, target, *paths):
+                self._git.run("read-tree", "-i", "-m", source, target)
+            # Whoever moved HEAD elsewhere meanwhile keeps it there.
+            if head == source:
                 message = f"dspark-patches: {journal.verb} {journal.base}"
                 self._git.run("update-ref", "-m", message, "HEAD", target, source)
 
@@ -245,8 +246,8 @@ class Repository:
         with tempfile.TemporaryDirectory(prefix="dspark-patches-") as scratch:
             index = Path(scratch) / "index"
             env = {"GIT_DIR": self._git_dir, "GIT_INDEX_FILE": str(index)}
-            with _refused(self.root):
-                git = Git(Path(self._git_dir), _OFFLINE | env)
+            with refused(self.root):
+                git = Git(Path(self._git_dir), self._env | env)
                 yield Workshop(Path(self._git_dir), index), git
 
 
@@ -258,28 +259,3 @@ def _unclean(root: Path, what: str, paths: Sequence[str]) -> Precondition:
         next_step="commit it or put it aside, or leave the work tree alone with "
         "--branch NAME",
     )
-
-
-@contextmanager
-def _refused(root: Path) -> Iterator[None]:
-    """Say what git's refusal means."""
-    try:
-        yield
-    except GitError as error:
-        said = error.stderr.strip()
-        mend = ""
-        if "dubious ownership" in said:
-            mend = f"run as the owner of {root}, or give it to this user"
-        elif "index.lock" in said:
-            mend = "when no git runs there, remove index.lock, and run again"
-        raise Precondition(
-            f"git cannot work in {root}", cause=said, next_step=mend
-        ) from error
-
-
-def _check_version(git: Git) -> None:
-    said = git.text("version")
-    found = re.search(r"(\d+)\.(\d+)", said)
-    if not found or (int(found[1]), int(found[2])) < MINIMUM_VERSION:
-        wanted = ".".join(map(str, MINIMUM_VERSION))
-        raise Precondition(f"{said} is too old", next_step=f"install git {wanted}")

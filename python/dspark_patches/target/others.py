@@ -8,6 +8,7 @@ from pathlib import Path
 
 from .. import bases
 from ..errors import BadInput, Failure
+from ..foreign import OFFLINE
 from ..git import Git, GitError
 from ..lines import read
 from ..mail import AUTHOR
@@ -17,7 +18,6 @@ from .states import PatchState
 
 _SECTION = re.compile(rb"^diff --git a/(\S+) b/", re.MULTILINE)
 _FAR = 256
-_OFFLINE = {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none"}
 
 
 def not_needed(base: str, patches: Iterable[Outline]) -> tuple[PatchState, ...]:
@@ -41,7 +41,7 @@ def tag(root: Path) -> str:
     """The tag that a checkout stands on, our own commits aside; may be empty."""
     known = bases.load()
     try:
-        shown = Git(root, _OFFLINE).text(
+        shown = Git(root, OFFLINE).text(
             "log",
             f"-{_FAR}",
             "--first-parent",
