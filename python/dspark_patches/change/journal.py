@@ -25,6 +25,7 @@ Side = Literal["new", "old"]
 Verb = Literal["apply", "revert"]
 
 _MOST_FILES = 10_000
+_UNREADABLE = (OSError, ValueError, RecursionError, msgspec.MsgspecError, BadInput)
 
 
 class File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -84,7 +85,7 @@ def load(files: Confined, state: str, owns: Callable[[str], bool]) -> Journal:
     """
     try:
         journal = msgspec.json.decode(files.read(f"{state}/{NAME}"), type=Journal)
-    except (OSError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+    except _UNREADABLE as error:
         raise _bad(files, state, str(error)[:200]) from error
     places = [file.place for file in journal.files]
     if len(places) > _MOST_FILES or len(set(places)) != len(places):

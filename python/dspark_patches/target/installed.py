@@ -23,6 +23,7 @@ _MARK = "dspark-patches:"
 _ASK = f"import json, sys; print('\\n{_MARK}' + json.dumps(sys.path))"
 _TIMEOUT = 60
 _HEAD = 16_384
+_METADATA = re.compile(rf"{PACKAGE}(-.*)?\.(dist|egg)-info")
 _VERSION = re.compile(rb"^Version: *(\S+)\s*$", re.MULTILINE)
 _WRITTEN_VERSION = re.compile(
     rb"^__version__(?: = version)? = ['\"]([^'\"\s]+)['\"]", re.MULTILINE
@@ -164,11 +165,9 @@ def _editable(metadata: Path) -> Iterator[Path]:
 
 def _metadata(folders: Sequence[Path]) -> Iterator[Path]:
     for folder in folders:
-        for pattern in (f"{PACKAGE}-*.dist-info", f"{PACKAGE}*.egg-info"):
-            for found in sorted(folder.glob(pattern)):
-                name = found.name.partition("-")[0].removesuffix(".egg-info")
-                if name == PACKAGE and found.is_dir():
-                    yield found
+        for found in sorted(folder.glob(f"{PACKAGE}*-info")):
+            if _METADATA.fullmatch(found.name) and found.is_dir():
+                yield found
 
 
 def _head(path: Path, size: int = _HEAD) -> bytes:

@@ -1,0 +1,284 @@
+"""The sglang that a Python would import is found without importing it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import factories
+import pytest
+from machine import RELEASED, Machine, carried
+
+from dspark_patches.errors import Precondition, Usage
+from dspark_patches.target import installed
+from dspark_patches.target.locate import locate
+
+METADATA = {
+    "sglang-0.5.16.dist-info/METADATA": b"Name: sglang\nVersion: 0.5.16\n",
+    "sglang-0.5.16.dist-info/RECORD": b"",
+}
+
+
+class Python:
+    """An interpreter of its own, with an empty site-packages folder."""
+
+    def __init__(self, root: Path) -> None:
+        version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+        self.root = root
+        self.site = root / "lib" / version / "site-packages"
+        self.site.mkdir(parents=True)
+        (root / "bin").mkdir()
+        self.program = root / "bin" / "python"
+        self.program.symlink_to(sys.executable)
+        home = Path(sys.base_prefix) / "bin"
+        (root / "pyvenv.cfg").write_text(f"home = {home}\n")
+
+    def imports(self) -> Path:
+        """The package that it really imports."""
+        code = "import sglang; print(sglang.__file__)"
+        done = subprocess.run(
+            [str(self.program), "-B", "-c", code],
+            cwd="/",
+            capture_output=True,
+            check=True,
+            text=True,
+        )
+        return Path(done.stdout.strip()).parent.resolve()
+
+    def found(self) -> Path:
+        return locate(None, str(self.program)).package.resolve()
+
+
+@pytest.fixture
+def python(tmp_path: Path) -> Python:
+    return Python(tmp_path / "venv")
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    factories.write_files(tmp_path / "tree", RELEASED)
+    return tmp_path / "tree"
+
+
+def finder(mapping: str) -> bytes:
+    """What setuptools writes for an editable install."""
+    return textwrap.dedent(f"""
+        from __future__ import annotations
+        import sys
+        from importlib.machinery import ModuleSpec, PathFinder
+        from importlib.util import spec_from_file_location
+        from itertools import chain
+        from pathlib import Path
+
+        MAPPING: dict[str, str] = {mapping}
+        NAMESPACES: dict[str, list[str]] = {{}}
+
+
+        class _EditableFinder:
+            @classmethod
+            def find_spec(cls, fullname, path=None, target=None):
+                for pkg, pkg_path in reversed(list(MAPPING.items())):
+                    if fullname == pkg:
+                        init = Path(pkg_path, "__init__.py")
+                        return spec_from_file_location(fullname, init)
+                return None
+
+
+        def install():
+            sys.meta_path.append(_EditableFinder)
+        """).encode()
+
+
+def install_plain(python: Python, tree: Path) -> None:
+    factories.write_files(python.site, carried(RELEASED) | METADATA)
+
+
+def install_pth(python: Python, tree: Path) -> None:
+    line = f"{tree / 'python'}\n".encode()
+    factories.write_files(python.site, METADATA | {"__editable__.sglang.pth": line})
+
+
+def install_finder(python: Python, tree: Path) -> None:
+    name = "__editable___sglang_0_5_16_finder"
+    mapping = repr({"sglang": str(tree / "python" / "sglang")})
+    factories.write_files(
+        python.site,
+        METADATA
+        | {
+            f"{name}.py": finder(mapping),
+            "__editable__.sglang-0.5.16.pth": f"import {name}; {name}.install()".encode(),
+        },
+    )
+
+
+def install_egg_link(python: Python, tree: Path) -> None:
+    folder = f"{tree / 'python'}\n".encode()
+    factories.write_files(python.site, {"easy-install.pth": folder})
+    egg = tree / "python" / "sglang.egg-info"
+    factories.write_files(egg, {"PKG-INFO": b"Name: sglang\nVersion: 0.5.16\n"})
+
+
+@pytest.mark.parametrize(
+    ("install", "kind"),
+    [
+        (install_plain, "package"),
+        (install_pth, "tree"),
+        (install_finder, "tree"),
+        (install_egg_link, "tree"),
+    ],
+)
+def test_it_is_the_one_that_python_imports(
+    python: Python, tree: Path, install, kind: str
+) -> None:
+    install(python, tree)
+    assert python.found() == python.imports()
+    target = locate(None, str(python.program))
+    assert (target.kind, target.version) == (kind, "0.5.16")
+    assert bool(target.record) == (kind == "package")
+    assert locate(python.root) == target
+
+
+def test_an_editable_install_of_a_repository_is_a_checkout(
+    python: Python, tree: Path
+) -> None:
+    install_finder(python, tree)
+    factories.make_repository(tree, {})
+    assert locate(None, str(python.program)).kind == "checkout"
+
+
+def test_the_first_on_the_path_wins(
+    python: Python, tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a container that sets PYTHONPATH."""
+    install_plain(python, tree)
+    monkeypatch.setenv("PYTHONPATH", str(tree / "python"))
+    assert python.found() == python.imports() == tree / "python" / "sglang"
+
+
+def test_a_part_of_a_namespace_is_not_it(
+    python: Python, tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as the folder of the files that our own series add."""
+    install_plain(python, tree)
+    (tmp_path / "ours" / "sglang" / "srt").mkdir(parents=True)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "ours"))
+    assert python.found() == python.imports() == python.site / "sglang"
+
+
+def test_direct_url_helps_where_the_finder_is_unknown(
+    python: Python, tree: Path
+) -> None:
+    facts = f'{{"url": "file://{tree}/python", "dir_info": {{"editable": true}}}}'
+    path = "sglang-0.5.16.dist-info/direct_url.json"
+    factories.write_files(python.site, METADATA | {path: facts.encode()})
+    assert python.found() == tree / "python" / "sglang"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"MAPPING = __import__('os').abort()\n",
+        b"MAPPING = {'sglang': 3}\n",
+        b"MAPPING = {'other': '/'}\n",
+        b"def broken(:\n",
+        b"(" * 10_000,
+        b"\0",
+    ],
+)
+def test_a_broken_finder_is_not_run(python: Python, text: bytes) -> None:
+    name = "__editable___sglang_0_5_16_finder.py"
+    factories.write_files(python.site, METADATA | {name: text})
+    with pytest.raises(Precondition, match="has no sglang") as caught:
+        python.found()
+    assert "its metadata are there" in caught.value.cause
+
+
+def test_a_start_up_file_may_print(python: Python, tree: Path) -> None:
+    install_plain(python, tree)
+    noise = b"import sys; print('hello'); print('dspark')\n"
+    factories.write_files(python.site, {"noise.pth": noise})
+    assert python.found() == python.site / "sglang"
+
+
+@pytest.mark.parametrize(
+    ("program", "told"),
+    [
+        ("/nonexistent/python", "does not start"),
+        ("/bin/true", "does not say where its packages are"),
+        ("/dev/null", "does not start"),
+        ("py\0thon", "does not start"),
+    ],
+)
+def test_an_interpreter_that_is_none(program: str, told: str) -> None:
+    with pytest.raises(Precondition, match=told):
+        locate(None, program)
+
+
+def test_no_sglang_names_what_helps(python: Python) -> None:
+    with pytest.raises(Precondition, match="has no sglang") as caught:
+        python.found()
+    assert "--python" in caught.value.next_step
+
+
+def test_our_own_interpreter_is_asked_by_default(
+    tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", ["", str(tree / "python")])
+    assert locate(None).package == tree / "python" / "sglang"
+
+
+@pytest.mark.parametrize("inside", ["", "python", "python/sglang"])
+def test_a_tree_is_known_from_its_folders(tree: Path, inside: str) -> None:
+    target = locate(tree / inside)
+    assert (target.kind, target.root) == ("tree", tree)
+
+
+@pytest.mark.parametrize("inside", ["", "sglang"])
+def test_a_package_is_known_from_its_folders(machine: Machine, inside: str) -> None:
+    site = machine.site()
+    target = locate(site / inside)
+    assert (target.kind, target.root) == ("package", site)
+    assert target.package == site / "sglang"
+    assert target.state == "sglang/.dspark-patches"
+
+
+def test_a_folder_called_python_may_hold_packages(machine: Machine) -> None:
+    """As `pip install --target python` makes it."""
+    site = machine.site().rename(machine.folder / "python")
+    assert locate(site).kind == "package"
+
+
+def test_a_folder_without_sglang_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(Usage, match="holds no SGLang"):
+        locate(tmp_path)
+    with pytest.raises(Usage, match="holds no SGLang") as caught:
+        locate(tmp_path / "none")
+    assert caught.value.cause == "there is no such folder"
+
+
+def test_a_built_tree_says_its_version(tree: Path) -> None:
+    text = b"__version__: str\n__version__ = version = '0.5.16'\n"
+    factories.write_files(tree / "python" / "sglang", {"_version.py": text})
+    assert locate(tree).version == "0.5.16"
+
+
+def test_places(machine: Machine, tree: Path) -> None:
+    package, plain = locate(machine.site()), locate(tree)
+    srt, test = "python/sglang/srt/x.py", "test/registered/x.py"
+    assert package.place(srt) == "sglang/srt/x.py"
+    assert package.place(test) == package.place("python/pyproject.toml") == ""
+    assert (plain.place(srt), plain.place(test)) == (srt, "")
+    (tree / "test").mkdir()
+    assert plain.place(test) == test
+    owned = ("sglang/x.py", "sglang-0.5.16.dist-info/RECORD")
+    assert all(map(package.owns, owned))
+    strange = ("torch/x.py", "sglang-0.5.16.dist-info/METADATA", "sglangx/x.py")
+    assert not any(map(package.owns, strange))
+    assert not package.owns("sglang/.dspark-patches/journal.json")
+
+
+def test_the_search_path_of_another_python_is_not_ours(python: Python) -> None:
+    assert str(python.site) in installed._search_path(str(python.program))
+    assert str(python.site) not in sys.path
