@@ -138,23 +138,23 @@ def rare(places: Iterable[Site]) -> bool:
 
 
 def elsewhere(
-    known: Mapping[Effect, Iterable[str]], found: Mapping[Effect, Iterable[Site]]
+    known: Mapping[Effect, Counter[str]], found: Mapping[Effect, Iterable[Site]]
 ) -> tuple[str, ...]:
     """Where a target has rare effects in places in which its base has none.
 
     Args:
-        known: the keys of the places in which the base has each effect.
-        found: where the target has it.
+        known: how often the base has each effect, by the key of the place.
+        found: where the target has it; once more in the same function counts.
     """
     told = []
     for effect in sorted(known):
-        keys, there = set(known[effect]), tuple(found[effect])
-        if rare(there):
-            told += [
-                f"{site} {effect}; the base does not do that there"
-                for site in there
-                if site.key not in keys
-            ]
+        there = tuple(found[effect])
+        left = Counter(known[effect])
+        for site in there if rare(there) else ():
+            if left[site.key]:
+                left[site.key] -= 1
+            else:
+                told.append(f"{site} {effect}; the base does not do that there")
     return tuple(told)
 
 

@@ -13,7 +13,8 @@ edited functions call.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from ..change.patching import forward
@@ -60,7 +61,7 @@ def wanted(locked: Lock) -> set[Effect]:
 
 
 def surprises(
-    locked: Lock, found: Found, also: Mapping[Effect, Collection[str]] | None = None
+    locked: Lock, found: Found, also: Mapping[Effect, Counter[str]] | None = None
 ) -> dict[str, tuple[str, ...]]:
     """By patch, what a target does in places in which its base does not.
 
@@ -68,15 +69,16 @@ def surprises(
         locked: the series' lock.
         found: where the target has the :func:`wanted` effects; files that are
             known to be as the series knows them may be left aside.
-        also: further places in which an effect is no surprise.
+        also: how often an effect is no surprise in other places.
     """
     told = {}
     for patch in dict.fromkeys(guard.patch for guard in locked.guards):
-        known: dict[Effect, set[str]] = {}
+        known: dict[Effect, Counter[str]] = {}
         for guard in locked.guards:
             if guard.patch == patch:
                 effect = _effect(guard)
-                known[effect] = {*guard.sites, *(also or {}).get(effect, ())}
+                more = (also or {}).get(effect, Counter())
+                known[effect] = Counter(guard.sites) | more
         if here := effects.elsewhere(known, found):
             told[patch] = here
     return told
@@ -101,7 +103,7 @@ def _changes(series: Series, released: Path) -> dict[str, Change]:
 
 
 def _keys(places: Iterable[Site]) -> tuple[str, ...]:
-    return tuple(sorted({site.key for site in places}))
+    return tuple(sorted(site.key for site in places))
 
 
 def _effect(guard: Guard) -> Effect:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Literal
 
@@ -88,7 +89,7 @@ class _Porting:
         self._steps = base_steps(self._series, released, target)
         wanted = guards.wanted(self._locked)
         self._sites = effects.sites(effects.sources(target.runtime), wanted)
-        self._also: dict[Effect, set[str]] = {effect: set() for effect in wanted}
+        self._also: dict[Effect, Counter[str]] = {e: Counter() for e in wanted}
         paths = {s.section.path for steps in self._steps.values() for s in steps}
         self._left_out = sorted(path for path in paths if not target.place(path))
         self._now = {
@@ -169,6 +170,8 @@ class _Porting:
             return Fit(verdict=Verdict.CONFLICT, evidence=(told,))
         if target is None:
             return Fit(verdict=Verdict.GONE, evidence=(f"{path} is not there",))
+        if found == section.new:
+            return Fit(verdict=Verdict.UPSTREAMED, content=target)
         if found == section.old and step.known:
             return Fit(verdict=Verdict.CLEAN, content=step.after)
         return sections.merge(section, self._versions(step))
@@ -205,8 +208,9 @@ class _Porting:
         """What an upstreamed patch does is no surprise to those after it."""
         for step in steps:
             path, source = step.section.path, step.after or b""
-            for effect, site in effects.in_file(path, source, self._also):
-                self._also[effect].add(site.key)
+            after = effects.sites([(path, source)], self._also)
+            for effect, places in after.items():
+                self._also[effect] |= Counter(site.key for site in places)
 
 
 def _whole(verdicts: Iterable[Verdict]) -> Verdict:

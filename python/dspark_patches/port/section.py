@@ -1,8 +1,10 @@
 """One file's part of a patch, carried over to another version of the file.
 
 git merges what the patch does to the base's file with what became of that
-file; then the merged file's own difference must be the patch's: the same lines
-removed and added, in the same order, each inside the same function or class.
+file. Where that is a conflict, or the base's file is not at hand, each hunk is
+put where its lines stand, if that is one place. Either way the result's own
+difference must be the patch's: the same lines removed and added, in the same
+order, each inside the same function or class.
 """
 
 from __future__ import annotations
@@ -70,10 +72,14 @@ class Line(msgspec.Struct, frozen=True):
 def merge(section: Section, versions: Versions) -> Fit:
     """Carry an edit over; the verdict is not yet final when it merges."""
     path, target = section.path, versions.target
-    if versions.before is None or versions.after is None:
-        content = _placed(section, target)
-    else:
+    if versions.before is not None and versions.after is not None:
         content = _merged(versions.before, target, versions.after)
+    elif _placed(section, target, back=True) is not None:
+        content = target
+    else:
+        content = None
+    if content is None:
+        content = _placed(section, target)
     if content is None:
         return Fit(verdict=Verdict.CONFLICT, evidence=_lacking(section, target))
     if content == target:
@@ -126,11 +132,17 @@ def _merged(before: bytes, target: bytes, after: bytes) -> bytes | None:
             return None
 
 
-def _placed(section: Section, target: bytes) -> bytes | None:
-    """The target with every hunk at the one place where its lines stand."""
+def _placed(section: Section, target: bytes, back: bool = False) -> bytes | None:
+    """The target with every hunk at the one place where its lines stand.
+
+    Args:
+        section: the hunks.
+        target: the file.
+        back: whether to take the hunks out rather than put them in.
+    """
     lines = lines_of(target)
     for hunk in reversed(hunks(section)):
-        old, new = sides(hunk)
+        old, new = sides(hunk)[::-1] if back else sides(hunk)
         places = _places(lines, old)
         if len(places) != 1:
             return None
