@@ -81,6 +81,7 @@ class RetractRig(SpecDecodeRig):
         vars(scheduler).update(
             disaggregation_mode=mode,
             server_args=get_server_args(),
+            sliding_window_size=self.tree_cache.sliding_window_size,
             tree_cache=self.tree_cache,
             token_to_kv_pool_allocator=self.allocator,
             new_token_ratio_tracker=SimpleNamespace(
