@@ -78,7 +78,9 @@ class DecodeMachine(RuleBasedStateMachine):
     checks = tuple(os.environ.get("DECODE_MACHINE_CHECKS", ",".join(CHECKS)).split(","))
 
     @initialize(
-        cache=st.sampled_from(prefix_cache_kinds()),
+        mode=st.sampled_from(
+            [("null", cache) for cache in prefix_cache_kinds()] + [("decode", "chunk")]
+        ),
         page_size=st.sampled_from((1, 4, 16)),
         overlap=st.booleans(),
         window=st.sampled_from((4, 16)),
@@ -88,7 +90,7 @@ class DecodeMachine(RuleBasedStateMachine):
         algorithm=st.sampled_from(("DSPARK", "DFLASH")),
     )
     def open_node(
-        self, cache, page_size, overlap, window, pools, drain, chunked, algorithm
+        self, mode, page_size, overlap, window, pools, drain, chunked, algorithm
     ) -> None:
         # Pools of a few requests' size, so that memory does run out.
         unit = max(page_size, 4)
@@ -99,7 +101,8 @@ class DecodeMachine(RuleBasedStateMachine):
                 swa_size=pools[1] * unit,
                 page_size=page_size,
                 sliding_window=window,
-                cache=cache,
+                disaggregation=mode[0],
+                cache=mode[1],
                 overlap=overlap,
                 algorithm=algorithm,
                 draft_tokens=DRAFT_TOKENS,

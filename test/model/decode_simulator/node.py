@@ -6,17 +6,20 @@ from array import array
 from contextlib import ExitStack
 from typing import Optional
 
+from sglang.srt.disaggregation.utils import FAKE_BOOTSTRAP_HOST
 from sglang.srt.environ import envs
 from sglang.srt.managers.io_struct import AbortReq
 from sglang.srt.managers.schedule_batch import Req, ScheduleBatch
 from sglang.srt.runtime_context import get_context
 from sglang.srt.sampling.sampling_params import SamplingParams
+from sglang.srt.server_args import ServerArgs
 from sglang.test.kits.spec_decode_kit import (
     VOCAB_SIZE,
     SpecDecodeRig,
     cpu_stand_ins,
 )
 
+from . import pd
 from .config import NodeConfig
 from .counters import Counters
 from .forward import STOP_TOKEN, Acceptance, Forward
@@ -44,6 +47,8 @@ class Node:
 
     def __enter__(self) -> Node:
         config = self.config
+        if self._decodes_only and config.cache != "chunk":
+            raise ValueError("with speculation a decode node shares no prefixes")
         with ExitStack() as stack:
             stack.enter_context(cpu_stand_ins())
             stack.enter_context(
@@ -66,6 +71,9 @@ class Node:
                 max_context_len=config.row_len,
             )
             self.scheduler = make_scheduler(self.rig, config, self.counters)
+            if self._decodes_only:
+                pd.single_rank(stack)
+                pd.add_decode_queues(self.scheduler, self.rig, config.max_reqs)
             self.forward = Forward(
                 self._accept, draft_tokens=config.draft_tokens, overlap=config.overlap
             )
@@ -96,7 +104,11 @@ class Node:
                 stop_token_ids=[STOP_TOKEN],
             ),
             vocab_size=VOCAB_SIZE,
+            bootstrap_host=FAKE_BOOTSTRAP_HOST if self._decodes_only else None,
+            bootstrap_room=0,
         )
+        # For the release only warm-up requests come from this host.
+        req.skip_radix_cache_insert = False
         req.sampling_params.normalize(None)
         req.tokenizer = None
         self.scheduler._add_request_to_queue(req)
@@ -135,6 +147,12 @@ class Node:
     def idle(self) -> bool:
         """Whether nothing waits, runs or has its result pending."""
         scheduler = self.scheduler
+        if self._decodes_only and (
+            scheduler.disagg_decode_prealloc_queue.queue
+            or scheduler.disagg_decode_prealloc_queue.retracted_queue
+            or scheduler.disagg_decode_transfer_queue.queue
+        ):
+            return False
         return (
             not scheduler.waiting_queue
             and scheduler.running_batch.is_empty()
@@ -150,8 +168,17 @@ class Node:
         """Full-attention tokens that are allocated, likewise."""
         return self.rig.full_used()
 
+    @property
+    def _decodes_only(self) -> bool:
+        return self.config.disaggregation == "decode"
+
     def _plan(self):
         scheduler = self.scheduler
+        if self._decodes_only:
+            scheduler.process_decode_queue()
+            return scheduler.get_next_disagg_decode_batch_to_run(
+                running_batch=scheduler.running_batch
+            )
         return scheduler.get_next_batch_to_run(
             running_batch=scheduler.running_batch, last_batch=scheduler.last_batch
         )
@@ -174,7 +201,7 @@ class Node:
 
     def _server_args(self) -> dict:
         config = self.config
-        return dict(
+        fields = dict(
             attention_backend="torch_native",
             speculative_algorithm=config.algorithm,
             speculative_num_draft_tokens=config.draft_tokens,
@@ -184,5 +211,11 @@ class Node:
             page_size=config.page_size,
             disable_overlap_schedule=not config.overlap,
             pp_max_micro_batch_size=config.max_reqs,
+            disable_radix_cache=config.cache == "chunk",
             disaggregation_mode=config.disaggregation,
+            disaggregation_transfer_backend="fake",
         )
+        # Elsewhere a host copy is the only way; the pinned host pool wants a GPU.
+        if hasattr(ServerArgs, "disaggregation_decode_retraction_backup"):
+            fields["disaggregation_decode_retraction_backup"] = "cpu_tensor"
+        return fields

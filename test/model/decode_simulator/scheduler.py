@@ -122,7 +122,7 @@ def make_scheduler(
             waiting_queue=[],
             result_queue=deque(),
             device="cpu",
-            ps=SimpleNamespace(pp_size=1),
+            ps=SimpleNamespace(pp_size=1, dp_rank=0, gpu_id=0),
         )
     )
     vars(scheduler).update(fields)
@@ -144,6 +144,7 @@ def _memory(rig: SpecDecodeRig) -> dict[str, Any]:
             vocab_size=VOCAB_SIZE,
             is_encoder_decoder=False,
             is_multimodal=False,
+            num_hidden_layers=2,
             think_end_id=None,
             think_end_ids=None,
             self_opened_think_start_ids=None,
