@@ -81,7 +81,8 @@ class RetractRig(SpecDecodeRig):
         vars(scheduler).update(
             disaggregation_mode=mode,
             server_args=get_server_args(),
-            sliding_window_size=self.tree_cache.sliding_window_size,
+            # Caches for full attention alone have none.
+            sliding_window_size=getattr(self.tree_cache, "sliding_window_size", None),
             tree_cache=self.tree_cache,
             token_to_kv_pool_allocator=self.allocator,
             new_token_ratio_tracker=SimpleNamespace(
