@@ -8,6 +8,7 @@ in many files says nothing.
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -22,6 +23,8 @@ MOST_FILES = 8
 # The serving runtime; what lies beside it does not take part in decoding.
 PACKAGE = "python/sglang/srt"
 
+# Text may be a comment; in four times as many files some of it is code.
+_FEW = 4
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -84,19 +87,15 @@ def of_edit(path: str, old: bytes, new: bytes) -> Change:
     """
     if not path.startswith(f"{PACKAGE}/") or not path.endswith(".py"):
         return Change()
-    before, after = Counter(_purposes(old, path)), Counter(_purposes(new, path))
+    before, after = Counter(_purposes(old)), Counter(_purposes(new))
     changed = [k for k in before.keys() | after.keys() if before[k] != after[k]]
-    scopes = frozenset(scope for scope, _ in changed if scope)
+    # What defines something is the scope around it, which nobody calls for that.
+    scopes = frozenset(s for s, effect in changed if s and effect.verb != "defines")
     callers = {Effect("calls", scope.rpartition(".")[2]) for scope in scopes}
     return Change(
         effects=frozenset({effect for _, effect in changed} | callers),
         scopes=scopes,
-        calls=frozenset(
-            effect.name
-            for source in (old, new)
-            for scope, effect, _ in _walk(parse(source), source, path)
-            if effect.verb == "calls" and scope in scopes
-        ),
+        calls=frozenset(n for source in (old, new) for n in _calls(source, scopes)),
     )
 
 
@@ -113,12 +112,13 @@ def sources(runtime: Path) -> Iterator[tuple[str, bytes]]:
 
 def sites(files: Sources, effects: Iterable[Effect]) -> dict[Effect, list[Site]]:
     """Where files have effects."""
-    wanted = set(effects)
-    names = {effect.name.encode() for effect in wanted}
-    found: dict[Effect, list[Site]] = {effect: [] for effect in wanted}
+    found: dict[Effect, list[Site]] = {effect: [] for effect in effects}
+    used = _names(e for e in found if e.verb != "defines")
+    defined = _names(e for e in found if e.verb == "defines")
+    hint = re.compile(rb"\b(?:%s)\b|\b(?:def|class)\s+(?:%s)\b" % (used, defined))
     for path, source in files:
-        if any(name in source for name in names):
-            for effect, site in in_file(path, source, wanted):
+        if hint.search(source):
+            for effect, site in in_file(path, source, found):
                 found[effect].append(site)
     return found
 
@@ -127,9 +127,39 @@ def in_file(
     path: str, source: bytes, wanted: Container[Effect]
 ) -> Iterator[tuple[Effect, Site]]:
     """Where one file has effects."""
-    for scope, effect, node in _walk(parse(source), source, path):
-        if effect in wanted:
-            yield effect, Site(path=path, scope=scope, line=node.lineno)
+    tree = parse(source) or ast.Module([], [])
+    found = [(e, node) for node in ast.walk(tree) for e in _of(node) if e in wanted]
+    scopes = Scopes(tree if found else ast.Module([], []))
+    for effect, node in found:
+        scope = _scope(scopes, effect, node)
+        yield effect, Site(path=path, scope=scope, line=node.lineno)
+
+
+def not_common(files: Sources, effects: Iterable[Effect]) -> set[Effect]:
+    """Those effects that need a closer look to know whether they are rare.
+
+    What the text of many files looks like having is common without parsing
+    any, and most of what a function calls is.
+    """
+    wanted = set(effects)
+    names = _names(wanted)
+    form = re.compile(
+        rb"\b(?:def|class)\s+(?P<defines>%s)\b|\b(?P<calls>%s)\("
+        rb"|\b(?P<sets>%s)\s*[-+*/|&]?=(?!=)" % (names, names, names)
+    )
+    counts: Counter[Effect] = Counter()
+    for _, source in files:
+        found = {
+            (m.lastgroup or "", m[m.lastgroup or 0]) for m in form.finditer(source)
+        }
+        counts.update(Effect(verb, name.decode()) for verb, name in found)
+    return {effect for effect in wanted if counts[effect] <= _FEW * MOST_FILES}
+
+
+def _names(effects: Iterable[Effect]) -> bytes:
+    """The names of effects as a pattern; one that never fits for none."""
+    found = sorted({re.escape(effect.name.encode()) for effect in effects})
+    return b"|".join(found) or rb"(?!)"
 
 
 def rare(places: Iterable[Site]) -> bool:
@@ -158,30 +188,34 @@ def elsewhere(
     return tuple(told)
 
 
-def _purposes(source: bytes, path: str) -> Iterator[tuple[str, Effect]]:
-    """What a file does on purpose: calls count where the result is dropped."""
-    tree = parse(source)
-    dropped = {
-        id(node.value)
-        for node in ast.walk(tree or ast.Module([], []))
-        if isinstance(node, ast.Expr)
-    }
-    for scope, effect, node in _walk(tree, source, path):
-        if effect.verb != "calls" or id(node) in dropped:
-            yield scope, effect
+def _purposes(source: bytes) -> Iterator[tuple[str, Effect]]:
+    """What a file does on purpose: calls count where the result is dropped.
+
+    A name in a string may be one that is set or called; it mostly is not.
+    """
+    tree = parse(source) or ast.Module([], [])
+    scopes = Scopes(tree)
+    statements = (node for node in ast.walk(tree) if isinstance(node, ast.Expr))
+    dropped = {id(statement.value) for statement in statements}
+    for node in ast.walk(tree):
+        for effect in () if isinstance(node, ast.Constant) else _of(node):
+            if effect.verb != "calls" or id(node) in dropped:
+                yield _scope(scopes, effect, node), effect
 
 
-def _walk(
-    tree: ast.Module | None, source: bytes, path: str
-) -> Iterator[tuple[str, Effect, ast.AST]]:
-    scopes = Scopes(source, path)
-    for node in ast.walk(tree or ast.Module([], [])):
-        for effect in _of(node):
-            scope = scopes.at(node.lineno)
-            if effect.verb == "defines":
-                # A definition stands in the scope around it.
-                scope = scope.rpartition(".")[0]
-            yield scope, effect, node
+def _calls(source: bytes, within: Container[str]) -> Iterator[str]:
+    """What some functions of a file call."""
+    tree = parse(source) or ast.Module([], [])
+    scopes = Scopes(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and scopes.at(node.lineno) in within:
+            yield from (effect.name for effect in _of(node))
+
+
+def _scope(scopes: Scopes, effect: Effect, node: ast.AST) -> str:
+    scope = scopes.at(node.lineno)
+    # A definition stands in the scope around it.
+    return scope.rpartition(".")[0] if effect.verb == "defines" else scope
 
 
 def _of(node: ast.AST) -> Iterator[Effect]:

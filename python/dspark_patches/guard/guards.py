@@ -38,20 +38,19 @@ def build(series: Series, released: Path) -> tuple[tuple[Guard, ...], dict[str, 
         Conflict: a released file is not what the series was written for.
     """
     changes = _changes(series, released)
-    wanted = {effect for change in changes.values() for effect in change.effects}
     called = {name for change in changes.values() for name in change.calls}
-    defined = {Effect("defines", name) for name in called}
-    package = effects.sources(released / effects.PACKAGE)
-    found = effects.sites(package, wanted | defined)
+    asked = {effect for change in changes.values() for effect in change.effects}
+    asked |= {Effect("defines", name) for name in called}
+    package = tuple(effects.sources(released / effects.PACKAGE))
+    found = effects.sites(package, effects.not_common(package, asked))
+    rare = {effect: places for effect, places in found.items() if effects.rare(places)}
     guards = tuple(
-        Guard(patch=name, effect=str(effect), sites=_keys(found[effect]))
+        Guard(patch=name, effect=str(effect), sites=_keys(rare[effect]))
         for name, change in changes.items()
-        for effect in sorted(change.effects)
-        if effects.rare(found[effect])
+        for effect in sorted(change.effects & rare.keys())
     )
-    near = (found[e] for e in wanted | defined if effects.rare(found[e]))
     touched = {s.path for patch in series.patches for s in patch.mail.sections}
-    paths = {site.path for places in near for site in places} - touched
+    paths = {site.path for places in rare.values() for site in places} - touched
     return guards, {p: blob_id((released / p).read_bytes()) for p in sorted(paths)}
 
 

@@ -20,31 +20,29 @@ class Scopes:
     """The functions and classes of one file, by line.
 
     Args:
-        source: the file; one that is not Python has one scope.
-        path: its name.
+        tree: its syntax tree; one that is empty has one scope.
     """
 
-    def __init__(self, source: bytes, path: str) -> None:
+    def __init__(self, tree: ast.Module) -> None:
         self._starts = [0]
         self._names = [""]
-        tree = parse(source) if path.endswith(".py") else ast.Module([], [])
-        self.broken = tree is None
-        if tree:
-            self._enter(tree, "", 0)
+        self._enter(tree, "")
 
     def at(self, line: int) -> str:
         """The scope of a line, such as ``Class.method``; empty outside of all."""
         return self._names[bisect_right(self._starts, line) - 1]
 
-    def _enter(self, node: ast.AST, name: str, end: int) -> None:
+    def _enter(self, node: ast.AST, name: str) -> None:
         for child in ast.iter_child_nodes(node):
             if not isinstance(child, _SCOPES):
-                self._enter(child, name, end)
+                # No function or class stands within an expression.
+                if not isinstance(child, ast.expr):
+                    self._enter(child, name)
                 continue
             inner = f"{name}.{child.name}" if name else child.name
             decorators = [one.lineno for one in child.decorator_list]
             self._begin(min([child.lineno, *decorators]), inner)
-            self._enter(child, inner, child.end_lineno or child.lineno)
+            self._enter(child, inner)
             self._begin((child.end_lineno or child.lineno) + 1, name)
 
     def _begin(self, line: int, name: str) -> None:

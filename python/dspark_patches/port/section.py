@@ -9,6 +9,7 @@ order, each inside the same function or class.
 
 from __future__ import annotations
 
+import ast
 import tempfile
 from collections.abc import Sequence
 from enum import IntEnum
@@ -19,7 +20,7 @@ import msgspec
 from ..change.patching import lines_of, sides
 from ..diff import Section, hunks
 from ..git import Git, GitError
-from ..guard.scopes import Scopes
+from ..guard.scopes import Scopes, parse
 
 _SHOWN = 3
 
@@ -84,7 +85,7 @@ def merge(section: Section, versions: Versions) -> Fit:
         return Fit(verdict=Verdict.CONFLICT, evidence=_lacking(section, target))
     if content == target:
         return Fit(verdict=Verdict.UPSTREAMED, content=target)
-    if Scopes(content, path).broken:
+    if path.endswith(".py") and parse(content) is None:
         why = f"{path} could not be parsed any more"
         return Fit(verdict=Verdict.CONFLICT, evidence=(why,))
     return Fit(verdict=Verdict.MOVED, content=content)
@@ -176,7 +177,7 @@ def _lacking(section: Section, target: bytes) -> tuple[str, ...]:
 
 
 def _lines(section: Section, before: bytes, after: bytes) -> list[Line]:
-    old, new = Scopes(before, section.path), Scopes(after, section.path)
+    old, new = _scopes(section.path, before), _scopes(section.path, after)
     found = []
     for hunk in hunks(section):
         here, there = hunk.old_start, hunk.new_start
@@ -189,6 +190,12 @@ def _lines(section: Section, before: bytes, after: bytes) -> list[Line]:
             here += sign in b"- "
             there += sign in b"+ "
     return found
+
+
+def _scopes(path: str, source: bytes) -> Scopes:
+    """The scopes of a file; what is not Python has one."""
+    tree = parse(source) if path.endswith(".py") else None
+    return Scopes(tree or ast.Module([], []))
 
 
 def _starts(section: Section) -> list[int]:
