@@ -13,8 +13,10 @@ import json
 import logging
 import random
 import sys
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from unittest.mock import patch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
@@ -36,6 +38,8 @@ class Overload:
         requests: how many there are, and as many rows has the request table.
         prompt_len, output_len: the longest; each is drawn from half to all of it.
         shared_prompts: how many different prompts there are; 0 for one each.
+        disaggregation: ``null``, or ``decode`` for the decode side of a pair.
+        host_copy: whether the KV pool can copy to the host, 1 or 0.
         seed: of the lengths and of what the forwards accept.
     """
 
@@ -47,12 +51,19 @@ class Overload:
     prompt_len: int = 64
     output_len: int = 600
     shared_prompts: int = 0
+    disaggregation: str = "null"
+    host_copy: int = 1
     seed: int = 0
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of the requests, as counts; ``hit_rate`` is of prompt tokens."""
+    """What became of the requests, as counts.
+
+    Attributes:
+        hit_rate: the part of all prompt tokens that the prefix cache held.
+        died: the exception that ended the server, or nothing.
+    """
 
     finished: int
     aborted: int
@@ -60,6 +71,7 @@ class Outcome:
     decode_steps: int
     reprefilled_tokens: int
     hit_rate: float
+    died: str
 
 
 def run(load: Overload) -> Outcome:
@@ -75,8 +87,11 @@ def run(load: Overload) -> Outcome:
         algorithm=load.algorithm,
         max_reqs=load.requests,
         max_context_len=load.prompt_len + load.output_len,
+        disaggregation=load.disaggregation,
     )
-    with Node(config, Uniform(load.seed)) as node:
+    host_copy = nullcontext() if load.host_copy else _without_host_copy()
+    died = ""
+    with host_copy, Node(config, Uniform(load.seed)) as node:
         for number in range(load.requests):
             prompts = load.shared_prompts or load.requests
             node.submit(
@@ -85,8 +100,11 @@ def run(load: Overload) -> Outcome:
                 prompt_len=lengths.randint(load.prompt_len // 2, load.prompt_len),
                 max_new_tokens=lengths.randint(load.output_len // 2, load.output_len),
             )
-        while not node.idle:
-            node.turn()
+        try:
+            while not node.idle:
+                node.turn()
+        except Exception as error:
+            died = f"{type(error).__name__}: {error}".splitlines()[0]
         counters = node.counters
         return Outcome(
             finished=len(counters.finished),
@@ -95,7 +113,16 @@ def run(load: Overload) -> Outcome:
             decode_steps=counters.decode_steps,
             reprefilled_tokens=counters.reprefilled_tokens,
             hit_rate=round(counters.hit_rate, 4),
+            died=died,
         )
+
+
+def _without_host_copy():
+    """Pools raise from ``get_cpu_copy``, as those that have none do."""
+    from sglang.srt.mem_cache.memory_pool import KVCache
+    from sglang.srt.mem_cache.swa_memory_pool import SWAKVPool
+
+    return patch.object(SWAKVPool, "get_cpu_copy", KVCache.get_cpu_copy)
 
 
 def main() -> None:
