@@ -1,0 +1,64 @@
+"""``git am patches/<base>/*.patch``, with git alone.
+
+The checkout is made from the released wheel, which carries no tests: edits to
+those are excluded here, and only those.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from dspark_patches import bases, lock, series, trees
+
+EVERY_BASE = pytest.mark.parametrize(
+    "base", bases.with_series(), ids=lambda base: base.tag
+)
+
+
+def git(root: Path, *arguments: str) -> str:
+    identity = ["-c", "user.name=Maintainer", "-c", "user.email=m@example.invalid"]
+    return subprocess.run(
+        ["git", *identity, *arguments],
+        cwd=root,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+
+
+@pytest.fixture
+def checkout(base, tmp_path):
+    released = trees.released(base, lambda message: None)
+    for path in lock.load(base).edited:
+        source = released.root / path
+        if source.is_file():
+            (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, tmp_path / path)
+    git(tmp_path, "init", "--quiet")
+    git(tmp_path, "add", "--all")
+    git(tmp_path, "commit", "--quiet", "--message", base.tag)
+    return tmp_path
+
+
+@EVERY_BASE
+def test_applies_and_leaves_what_the_lock_says(base, checkout):
+    locked = lock.load(base)
+    loaded = series.load(base)
+    mails = [str(loaded.path(patch)) for patch in loaded.patches]
+    outside = [path for path, entry in locked.edited.items() if not entry.in_wheel]
+    excluded = [f"--exclude={path}" for path in outside]
+    git(checkout, "am", "--quiet", *excluded, *mails)
+    assert git(checkout, "status", "--porcelain") == ""
+    subjects = git(checkout, "log", "--reverse", "--format=%s", "HEAD").splitlines()
+    assert subjects[1:] == [patch.mail.subject for patch in loaded.patches]
+    entries = git(checkout, "ls-tree", "-r", "HEAD").splitlines()
+    blobs = {
+        path: entry.split()[2] for entry, path in (line.split("\t") for line in entries)
+    }
+    wanted = {p: e.result for p, e in locked.edited.items() if e.in_wheel}
+    assert wanted.items() <= blobs.items()
+    assert locked.added.items() <= blobs.items()
