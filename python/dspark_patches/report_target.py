@@ -135,8 +135,12 @@ def _done(outcome: Outcome) -> str:
     if not outcome.changed:
         return f"nothing to do: {target} is {done} already ({base})"
     if outcome.branch and outcome.commits:
-        count = len(outcome.commits)
-        return f"{base}: {count} commits on branch {outcome.branch} of {target}"
+        count = (
+            "1 commit"
+            if len(outcome.commits) == 1
+            else f"{len(outcome.commits)} commits"
+        )
+        return f"{base}: {count} on branch {outcome.branch} of {target}"
     if outcome.head:
         where = f"branch {outcome.branch}" if outcome.branch else "HEAD"
         return f"{base}: {where} of {target} stands at {outcome.head}, {done}"

@@ -36,7 +36,9 @@ def print_trial(form: str, trial: Trial) -> None:
     counts = (f"{statuses.count(each)} {each}" for each in dict.fromkeys(statuses))
     told = ", ".join(counts) or "no tests"
     report.line(f"ok: {told}" if trial.holds else f"not all hold: {told}")
-    if not trial.holds:
+    if statuses and set(statuses) == {"error"}:
+        report.line("next: name an interpreter that has SGLang's packages: --python")
+    elif not trial.holds:
         report.line(f"next: dspark-patches status {trial.target}")
 
 

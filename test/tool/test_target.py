@@ -140,6 +140,16 @@ def test_it_is_the_one_that_python_imports(
     assert locate(python.root) == target
 
 
+def test_an_interpreter_may_be_named_from_here(
+    python: Python, tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install_plain(python, tree)
+    monkeypatch.chdir(python.root.parent)
+    assert locate(Path("venv")).root == python.site
+    assert locate(None, "venv/bin/python").root == python.site
+    assert locate(None, "./venv/bin/python").root == python.site
+
+
 def test_an_editable_install_of_a_repository_is_a_checkout(
     python: Python, tree: Path
 ) -> None:

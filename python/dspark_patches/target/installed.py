@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import re
 import subprocess
 import sys
@@ -51,6 +52,9 @@ def find(python: str | None = None) -> Installed:
     Raises:
         Precondition: the interpreter does not start, or has no sglang.
     """
+    # It is started in another folder, but named in this one.
+    if python and os.sep in python:
+        python = os.path.abspath(python)
     path = _search_path(python) if python else [p for p in sys.path if p]
     folders = [Path(entry) for entry in path]
     metadata = next(_metadata(folders), None)
