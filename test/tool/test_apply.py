@@ -142,7 +142,7 @@ def test_stale_bytecode_is_no_trap(machine: Machine) -> None:
     target = machine.package()
     env = {"PYTHONPATH": str(target.root), "PATH": os.environ["PATH"]}
     compile_all = "import compileall; compileall.compile_dir({!r}, quiet=1, {})"
-    unchecked = "invalidation_mode=__import__('py_compile').PycInvalidationMode(2)"
+    unchecked = "invalidation_mode=__import__('py_compile').PycInvalidationMode(3)"
     code = compile_all.format(str(target.root), unchecked)
     subprocess.run([sys.executable, "-c", code], env=env, check=True)
     ask = (
@@ -259,6 +259,27 @@ def as_nobody(folder: Path, job) -> str:
         told = stream.read()
     os.waitpid(child, 0)
     return told
+
+
+def test_a_file_that_is_scribbled_on_is_no_success(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By somebody else, between the moment it was moved and the end."""
+    target = machine.package()
+    move = Confined.move
+
+    def raced(self, source, place):
+        move(self, source, place)
+        if place == PLACED:
+            (target.root / PLACED).write_bytes(b"scribble\n")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Confined, "move", raced)
+        with pytest.raises(Precondition, match="could not be taken back") as caught:
+            apply(target)
+    assert "router.py changed meanwhile" in caught.value.cause
+    assert (target.root / PLACED).read_bytes() == b"scribble\n"
+    assert "was being taken back" in status(target).interrupted
 
 
 def test_two_at_once_are_refused(machine: Machine) -> None:
@@ -412,6 +433,8 @@ def test_a_tampered_mail_changes_nothing(machine: Machine) -> None:
     before = contents(target.root)
     with pytest.raises(BadInput, match="0003-hand-a-batch-over.patch"):
         apply(target)
+    with pytest.raises(BadInput, match="0003-hand-a-batch-over.patch"):
+        status(target)
     assert contents(target.root) == before
 
 

@@ -134,6 +134,7 @@ def test_a_hunk_in_another_function_is_a_conflict(machine: Machine) -> None:
     [
         (DFLASH, LATER[DFLASH]),
         (DFLASH, SHIFTED + LATER[DFLASH]),
+        (EAGLE, RELEASED[EAGLE] + b"    # once more\n    batch.evict()\n"),
         (DFLASH, RELEASED[DFLASH] + b"\n\ndef more(b):\n    b.clock += 1\n"),
         (
             "python/sglang/srt/deep/er/hook.py",
