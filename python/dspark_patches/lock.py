@@ -19,7 +19,7 @@ import msgspec
 from . import mail
 from .bases import Base, series_dir
 from .diff import ZEROS, Section, blob_id, check_path
-from .errors import Precondition
+from .errors import BadInput, Precondition
 from .lines import Malformed, read
 from .series import Patch, Series, chain, in_wheels
 
@@ -211,6 +211,24 @@ def guarded(lock: Lock, guards: Iterable[Guard], watched: Mapping[str, str]) -> 
         guards=tuple(guard for guard in guards if guard.patch in names),
         watched=dict(watched),
     )
+
+
+def agreed(base: Base, series: Series) -> Lock:
+    """The base's lock, which must be the one that this series has.
+
+    Raises:
+        Precondition: there is no lock.
+        BadInput: it is broken, or of other mails.
+    """
+    locked = load(base, series.folder)
+    carried = locked.base_blobs(in_wheel=True)
+    built = build(base, series, locked.wheel.sha256, carried)
+    if guarded(built, locked.guards, locked.watched) != locked:
+        raise BadInput(
+            f"the mails of {base.tag} do not make what its lock says",
+            next_step="run `dspark-patches check`",
+        )
+    return locked
 
 
 def patch_id(sections: Iterable[Section]) -> str:

@@ -7,8 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from .. import bases, lock
-from .. import series as all_series
+from .. import bases, lock, series
 from ..diff import ZEROS
 from ..errors import BadInput, Conflict, Precondition
 from ..guard import effects, guards
@@ -88,8 +87,8 @@ def fitting(view: View) -> tuple[Series, Lock]:
             cause=f"{why}; what it leads to belongs to somebody else",
             next_step="install SGLang with copies, such as uv's --link-mode=copy",
         )
-    loaded = all_series.load(bases.find(base))
-    return loaded, _agreed(loaded)
+    loaded = series.load(bases.find(base))
+    return loaded, lock.agreed(bases.find(base), loaded)
 
 
 def edits(
@@ -161,15 +160,3 @@ def promised(locked: Lock, path: str, goal: Goal) -> str:
     if goal == "patched":
         return locked.result_blobs().get(path, ZEROS)
     return locked.base_blobs().get(path, ZEROS)
-
-
-def _agreed(loaded: Series) -> Lock:
-    locked = lock.load(bases.find(loaded.base))
-    links = all_series.chain(loaded, locked.base_blobs())
-    made = {path: link.new for path, link in links.items()}
-    if made != {path: ZEROS for path in links} | locked.result_blobs():
-        raise BadInput(
-            f"the mails of {loaded.base} do not make what its lock says",
-            next_step="run `dspark-patches check`",
-        )
-    return locked

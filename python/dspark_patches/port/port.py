@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -55,11 +55,10 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ported(msgspec.Struct, frozen=True, kw_only=True):
-    """One patch carried over: its parts' fits, and its sections when it fits."""
+    """One patch carried over; ``sections`` are right when it fits."""
 
     verdict: Verdict
     evidence: tuple[str, ...]
-    contents: dict[str, bytes | None]
     sections: tuple[Section, ...]
 
 
@@ -74,6 +73,7 @@ def port(base: Base, target: Target, notify: Callable[[str], None]) -> Report:
     Raises:
         Usage: the base has no series.
         Precondition: the base's files cannot be had, or the target's not read.
+        BadInput: the series and its lock do not agree.
     """
     return _Porting(base, target, notify).report()
 
@@ -84,7 +84,7 @@ class _Porting:
     ) -> None:
         self._series = all_series.load(base)
         self._target = target
-        self._locked = lock.load(base)
+        self._locked = lock.agreed(base, self._series)
         released = trees.released(base, notify).root
         self._steps = base_steps(self._series, released, target)
         wanted = guards.wanted(self._locked)
@@ -128,27 +128,28 @@ class _Porting:
                 fits[path] = sections.compare(
                     step.section, versions, made[path], content
                 )
-        verdict = _whole(fit.verdict for fit in fits.values())
-        shown = [f for f in fits.values() if f.verdict == verdict or verdict in _MIXED]
-        evidence = tuple(text for fit in shown for text in fit.evidence)[:_SHOWN]
-        surprises = guards.surprises(self._locked, self._sites, self._also)
-        done = surprises.get(patch.name, ())
-        if verdict != Verdict.UPSTREAMED and done:
-            if verdict in (*_GOOD, Verdict.PARTLY_UPSTREAMED):
-                verdict, evidence = Verdict.CONFLICT, (_TWICE,)
-            evidence += done[:_SHOWN]
-        contents = {path: fit.content for path, fit in fits.items()}
+        verdict, evidence = self._guarded(patch, tuple(fits.values()))
         if verdict in (*_GOOD, Verdict.UPSTREAMED):
-            self._now |= contents
+            self._now |= {path: fit.content for path, fit in fits.items()}
         if verdict == Verdict.UPSTREAMED:
             self._learn(steps)
         kept = (made.get(s.section.path, s.section) for s in steps)
-        return Ported(
-            verdict=verdict,
-            evidence=evidence,
-            contents=contents,
-            sections=tuple(kept),
-        )
+        return Ported(verdict=verdict, evidence=evidence, sections=tuple(kept))
+
+    def _guarded(
+        self, patch: Patch, fits: Sequence[Fit]
+    ) -> tuple[Verdict, tuple[str, ...]]:
+        """The verdict on a patch, and what it rests on."""
+        verdict = _whole(fit.verdict for fit in fits)
+        shown = [f for f in fits if f.verdict == verdict or verdict in _MIXED]
+        evidence = tuple(text for fit in shown for text in fit.evidence)[:_SHOWN]
+        surprises = guards.surprises(self._locked, self._sites, self._also)
+        done = surprises.get(patch.name, ())[:_SHOWN]
+        if verdict == Verdict.UPSTREAMED or not done:
+            return verdict, evidence
+        if verdict in (*_GOOD, Verdict.PARTLY_UPSTREAMED):
+            return Verdict.CONFLICT, (_TWICE, *done)
+        return verdict, evidence + done
 
     def _merge(self, step: Step) -> Fit:
         section, target = step.section, self._now[step.section.path]
