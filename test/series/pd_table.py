@@ -69,13 +69,17 @@ def measure_all() -> list[Measured]:
 def measure(base: Base) -> Measured:
     """Probe a base's released and patched tree."""
     released = trees.released(base)
-    sections = [s for p in series.load(base).patches for s in p.mail.sections]
-    kit = [s for s in sections if s.kind == "add" and series.is_test(s.path)]
+    mails = [patch.mail.sections for patch in series.load(base).patches]
+    kit = [
+        [s for s in sections if s.kind == "add" and series.is_test(s.path)]
+        for sections in mails
+    ]
     outcomes = []
-    for part in (kit, sections):
+    for steps in (kit, mails):
         with tempfile.TemporaryDirectory(prefix="dspark-pd-") as root:
             trees.copy(released, Path(root))
-            trees.apply(Path(root), part, base.tag)
+            for sections in steps:
+                trees.apply(Path(root), sections, base.tag)
             outcomes.append(probe(Path(root)))
     return Measured(base.tag, *outcomes)
 

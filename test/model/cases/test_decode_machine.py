@@ -24,8 +24,12 @@ _COMMON = dict(
 _PROFILES = {
     # The same examples each time, within a minute on one core.
     "ci": settings(
-        phases=(Phase.generate,), report_multiple_bugs=False,
-        max_examples=int(os.environ.get('DM_EX','300')), stateful_step_count=30, derandomize=True, **_COMMON
+        phases=(Phase.generate,),
+        report_multiple_bugs=False,
+        max_examples=int(os.environ.get("DM_EX", "300")),
+        stateful_step_count=30,
+        derandomize=True,
+        **_COMMON,
     ),
     "long": settings(max_examples=4_000, stateful_step_count=60, **_COMMON),
     # To find a defect, not to explain it.
@@ -46,7 +50,9 @@ class TestDecodeMachine(DecodeMachine.TestCase):
 
     @classmethod
     def tearDownClass(cls) -> None:
-        print(f"{DecodeMachine.turns_taken} turns of the event loop", DecodeMachine.totals)
+        print(
+            f"{DecodeMachine.turns_taken} turns of the event loop", DecodeMachine.totals
+        )
 
 
 if __name__ == "__main__":

@@ -20,8 +20,10 @@ from hypothesis.stateful import (
     precondition,
     rule,
 )
+
 from sglang.test.kits.spec_decode_compat import prefix_cache_kinds
 
+# isort: split
 from sglang.srt.managers import scheduler as scheduler_module
 from sglang.srt.managers.schedule_batch import Req, ScheduleBatch
 
@@ -30,7 +32,7 @@ from .config import NodeConfig
 from .node import Node
 
 DRAFT_TOKENS = 4
-INTERVAL = 8
+LONG_RUN = 40
 MAX_REQS = 5
 MAX_TURNS = 4_000
 
@@ -84,13 +86,23 @@ class DecodeMachine(RuleBasedStateMachine):
         page_size=st.sampled_from((1, 4, 16)),
         overlap=st.booleans(),
         window=st.sampled_from((4, 16)),
+        interval=st.sampled_from((8, 24)),
         pools=st.sampled_from(((96, 12), (96, 24), (32, 32), (24, 24))),
         drain=st.booleans(),
         chunked=st.booleans(),
         algorithm=st.sampled_from(("DSPARK", "DFLASH")),
     )
     def open_node(
-        self, mode, page_size, overlap, window, pools, drain, chunked, algorithm
+        self,
+        mode,
+        page_size,
+        overlap,
+        window,
+        interval,
+        pools,
+        drain,
+        chunked,
+        algorithm,
     ) -> None:
         # Pools of a few requests' size, so that memory does run out.
         unit = max(page_size, 4)
@@ -106,7 +118,7 @@ class DecodeMachine(RuleBasedStateMachine):
                 overlap=overlap,
                 algorithm=algorithm,
                 draft_tokens=DRAFT_TOKENS,
-                eviction_interval=INTERVAL,
+                eviction_interval=interval,
                 chunked_prefill_size=32 if chunked else None,
                 max_reqs=MAX_REQS,
                 max_context_len=1_024,
@@ -121,6 +133,7 @@ class DecodeMachine(RuleBasedStateMachine):
         self._forced = False
         self._drain = drain
         for name, watch in (
+            ("check_decode_mem", self._watched_check),
             ("retract_decode", self._watched_retraction),
             ("prepare_for_decode", self._watched_prepare),
         ):
@@ -147,6 +160,7 @@ class DecodeMachine(RuleBasedStateMachine):
                 )
             )
 
+    @precondition(lambda self: self._live())
     @rule(first=st.integers(0, DRAFT_TOKENS - 1), turns=st.integers(1, 12))
     def decode(self, first: int, turns: int) -> None:
         for i in range(turns):
@@ -156,7 +170,7 @@ class DecodeMachine(RuleBasedStateMachine):
     @precondition(lambda self: self._live())
     @rule(first=st.integers(0, DRAFT_TOKENS - 1))
     def decode_on(self, first: int) -> None:
-        self.decode(first, 4 * INTERVAL)
+        self.decode(first, LONG_RUN)
 
     @precondition(lambda self: self._live())
     @rule(data=st.data())
@@ -169,6 +183,7 @@ class DecodeMachine(RuleBasedStateMachine):
     def abort(self, data) -> None:
         self.node.abort(data.draw(st.sampled_from(self._live())))
 
+    @precondition(lambda self: self._live())
     @rule()
     def retract(self) -> None:
         """A turn with the release's own switch for testing retraction."""
@@ -180,6 +195,7 @@ class DecodeMachine(RuleBasedStateMachine):
             self._turn()
         self._forced = False
 
+    @precondition(lambda self: self._live())
     @rule(full=st.booleans(), share=st.integers(1, 3))
     def shrink(self, full: bool, share: int) -> None:
         """Take a part of what is free out of one pool, or all of it."""
@@ -221,7 +237,7 @@ class DecodeMachine(RuleBasedStateMachine):
             while self.held:
                 self.grow()
             if self._drain:
-                self.decode(0, 4 * INTERVAL)
+                self.decode(0, LONG_RUN)
             for rid in self._live():
                 self.node.abort(rid)
             for _ in range(MAX_TURNS):
@@ -238,7 +254,13 @@ class DecodeMachine(RuleBasedStateMachine):
 
     def _check_ends(self) -> None:
         c = self.node.counters
-        for k, v in dict(natural=getattr(self, 'nat', 0), retr=c.retracted, fin=len(c.finished), ab=len(c.aborted), rep=c.reprefilled_tokens).items():
+        for k, v in dict(
+            natural=getattr(self, "nat", 0),
+            retr=c.retracted,
+            fin=len(c.finished),
+            ab=len(c.aborted),
+            rep=c.reprefilled_tokens,
+        ).items():
             self.totals[k] = self.totals.get(k, 0) + v
         ended = self.node.counters.finished + self.node.counters.aborted
         assert sorted(ended) == sorted(req.rid for req in self.reqs), ended
@@ -247,6 +269,7 @@ class DecodeMachine(RuleBasedStateMachine):
                 req.finished_len is not None
                 and 1 <= req.finished_len <= req.sampling_params.max_new_tokens
             ), f"{req.rid} ended after {req.finished_len} tokens"
+            assert state.host_copy(req) is None, f"{req.rid} left a copy on the host"
 
     def _live(self) -> list[str]:
         counters = self.node.counters
@@ -257,12 +280,30 @@ class DecodeMachine(RuleBasedStateMachine):
         type(self).turns_taken += 1
         self.node.turn()
 
+    def _watched_check(self, check_decode_mem):
+        """Every memory check: whatever it reclaims, not from a running prefill."""
+
+        def watched(batch: ScheduleBatch, *args, **kwargs):
+            fresh = [
+                (req, state.swa_evicted_len(req))
+                for req in batch.reqs
+                if state.holds_kv(req) and not self._steps_of(req).count
+            ]
+            enough = check_decode_mem(batch, *args, **kwargs)
+            for req, cursor in fresh:
+                assert (
+                    state.swa_evicted_len(req) == cursor
+                ), f"{req.rid}: evicted during its prefill"
+            return enough
+
+        return watched
+
     def _watched_prepare(self, prepare_for_decode):
         """Every decode preparation, with an account of each request before and
         after it."""
 
         def watched(batch: ScheduleBatch):
-            interval_phase = (batch.forward_iter or 0) % INTERVAL == 0
+            interval_phase = (batch.forward_iter or 0) % self._interval == 0
             before = [(state.swa_evicted_len(r), r.seqlen - 1) for r in batch.reqs]
             prepare_for_decode(batch)
             for req, (cursor, pre_len) in zip(batch.reqs, before):
@@ -305,12 +346,18 @@ class DecodeMachine(RuleBasedStateMachine):
         if steps.due is None:
             return
         page_size = self.node.config.page_size
-        promised = min(steps.due, steps.frontier - INTERVAL) // page_size * page_size
+        promised = (
+            min(steps.due, steps.frontier - self._interval) // page_size * page_size
+        )
         cursor = max(state.swa_evicted_len(req), state.cache_protected_len(req))
         assert cursor >= promised, (
             f"{req.rid}: SWA given back up to {cursor}, promised up to {promised} "
             f"of {req.seqlen} tokens"
         )
+
+    @property
+    def _interval(self) -> int:
+        return self.node.config.eviction_interval
 
     def _retained(self) -> int:
         """Tokens that a request keeps behind its last one: the window, and with a
@@ -325,7 +372,7 @@ class DecodeMachine(RuleBasedStateMachine):
     def _watched_retraction(self, retract_decode):
         def watched(batch: ScheduleBatch, *args, **kwargs):
             if not self._forced:
-                self.nat = getattr(self, 'nat', 0) + 1
+                self.nat = getattr(self, "nat", 0) + 1
                 self._check_retraction(batch)
             return retract_decode(batch, *args, **kwargs)
 

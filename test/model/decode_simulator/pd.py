@@ -13,8 +13,10 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
+
 from sglang.test.kits.spec_decode_kit import SpecDecodeRig
 
+# isort: split
 from sglang.srt.disaggregation.decode import DecodePreallocQueue, DecodeTransferQueue
 from sglang.srt.disaggregation.utils import (
     MetadataBuffers,
@@ -23,7 +25,6 @@ from sglang.srt.disaggregation.utils import (
 )
 from sglang.srt.managers.scheduler import Scheduler
 from sglang.srt.runtime_context import get_parallel
-
 
 RESERVED_DECODE_TOKENS = 16
 

@@ -115,8 +115,10 @@ def make_scheduler(
         | dict(
             server_args=get_server_args(),
             enable_overlap=config.overlap,
-            # As in the overlap loop of the releases that have it.
-            enable_skip_finishing_decode=config.overlap,
+            # Set by the aggregated overlap loop of the releases that have it.
+            enable_skip_finishing_decode=(
+                config.overlap and config.disaggregation == "null"
+            ),
             disaggregation_mode=DisaggregationMode(config.disaggregation),
             running_batch=ScheduleBatch(reqs=[], batch_is_full=False),
             waiting_queue=[],

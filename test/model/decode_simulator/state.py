@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+
 from sglang.test.kits.spec_decode_compat import kv_committed_len, swa_evicted_len
 
+# isort: split
 from sglang.srt.managers.schedule_batch import Req
 
 __all__ = ["kv_committed_len", "swa_evicted_len"]
@@ -33,6 +35,18 @@ def row_slots(req: Req, req_to_token: torch.Tensor) -> np.ndarray:
     """The full-attention slots of ``req``, by position."""
     holder = req.kv if hasattr(req.kv, "req_pool_idx") else req
     return req_to_token.numpy()[holder.req_pool_idx, : kv_allocated_len(req)]
+
+
+def host_copy(req: Req):
+    """The copy of its KV that ``req`` left on the host to resume from, or None."""
+    for holder, name in (
+        (req.kv, "retraction_backup"),
+        (req, "retraction_backup"),
+        (req, "kv_cache_cpu"),
+    ):
+        if getattr(holder, name, None) is not None:
+            return getattr(holder, name)
+    return None
 
 
 def tree_slots(tree_cache) -> np.ndarray:
