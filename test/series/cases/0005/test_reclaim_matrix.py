@@ -104,7 +104,7 @@ class TestReclaimMatrix(RetractTestCase):
                 )
 
     def test_page_64(self):
-        for cache, window in product(prefix_cache_kinds(), (32, 64, 100)):
+        for cache, window in product(prefix_cache_kinds(), (32, 64, 128)):
             with self.subTest(cache=cache, window=window):
                 self.check_pass(cache=cache, page_size=64, window=window)
 
