@@ -384,6 +384,8 @@ def test_somebody_elses_repository(machine: Machine) -> None:
     git = machine.checkout()
     for path in (git.directory, *git.directory.rglob("*")):
         os.lchown(path, 12345, 12345)
+    if git.succeeds("rev-parse", "HEAD"):
+        pytest.skip("this git trusts every owner")
     with pytest.raises(Precondition, match="git cannot work") as caught:
         apply(git)
     assert "run as the owner" in caught.value.next_step
