@@ -31,6 +31,12 @@ cli.entry_point()
 """
 
 
+def _heed_signals():
+    # A shell's background job, as which these tests may run, ignores some.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
 @pytest.fixture
 def start(world, tmp_path, monkeypatch):
     """Start the command line in the fake world, with temporary files apart."""
@@ -41,7 +47,7 @@ def start(world, tmp_path, monkeypatch):
     def start(*arguments):
         command = [sys.executable, "-c", IN_WORLD, str(world.data), *arguments]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        return subprocess.Popen(command, **pipes)
+        return subprocess.Popen(command, preexec_fn=_heed_signals, **pipes)
 
     start.scratch = scratch
     return start
