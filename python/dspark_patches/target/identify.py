@@ -21,8 +21,7 @@ Blobs = Callable[[Iterable[str]], Mapping[str, str]]
 # The one form in which a lock is written; reading all of every lock as TOML
 # would take most of the time.
 _EDITED = re.compile(
-    rb'^\[edited\."([^"]+)"\]\nbase = "([0-9a-f]{40})"\nresult = "([0-9a-f]{40})"$',
-    re.MULTILINE,
+    rb'\n\[edited\."([^"]+)"\]\nbase = "([0-9a-f]{40})"\nresult = "([0-9a-f]{40})"\n'
 )
 
 

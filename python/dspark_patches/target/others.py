@@ -16,7 +16,7 @@ from ..series import is_test
 from .outline import Outline
 from .states import PatchState
 
-_SECTION = re.compile(rb"^diff --git a/(\S+) b/", re.MULTILINE)
+_SECTION = re.compile(rb"\ndiff --git a/(\S+) b/")
 _FAR = 256
 
 

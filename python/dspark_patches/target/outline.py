@@ -23,11 +23,12 @@ from ..lines import read
 from ..lock import Lock
 from ..series import is_test
 
-# Within a hunk every line begins with another character.
+# Within a hunk every line begins with another character. A pattern that begins
+# with a newline and plain text is searched for many times faster than one
+# that begins with "^".
 _SECTION = re.compile(
-    rb"^diff --git a/(\S+) b/\S+\n(?:(?:new|deleted) file mode \d+\n)?"
-    rb"index ([0-9a-f]{40})\.\.([0-9a-f]{40})",
-    re.MULTILINE,
+    rb"\ndiff --git a/(\S+) b/\S+\n(?:(?:new|deleted) file mode \d+\n)?"
+    rb"index ([0-9a-f]{40})\.\.([0-9a-f]{40})"
 )
 
 
