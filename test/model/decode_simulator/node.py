@@ -90,14 +90,26 @@ class Node:
         max_new_tokens: int,
         rid: str = "r0",
         first_token: int = 1,
+        prefix: Optional[tuple[int, int]] = None,
         ignore_eos: bool = True,
     ) -> Req:
-        """Queue a request. Equal first tokens give equal prompts."""
-        tokens = ((first_token + i) % (VOCAB_SIZE - 1) for i in range(prompt_len))
+        """Queue a request.
+
+        Args:
+            prompt_len, max_new_tokens: in tokens.
+            rid: its id.
+            first_token: equal ones give equal prompts.
+            prefix: number and length of a prefix to put before the prompt; equal
+                numbers give equal prefixes.
+            ignore_eos: whether a stop token does not end it.
+        """
+        tokens = _prompt(first_token, prompt_len)
+        if prefix:
+            tokens = _prompt(*prefix) + tokens
         req = Req(
             rid,
             "",
-            array("q", tokens),
+            tokens,
             SamplingParams(
                 max_new_tokens=max_new_tokens,
                 ignore_eos=ignore_eos,
@@ -219,3 +231,11 @@ class Node:
         if hasattr(ServerArgs, "disaggregation_decode_retraction_backup"):
             fields["disaggregation_decode_retraction_backup"] = "cpu_tensor"
         return fields
+
+
+def _prompt(first_token: int, length: int) -> array[int]:
+    """Tokens that count on from the first, with a stride of its own: prompts of
+    different first tokens part early and stay apart."""
+    stop = VOCAB_SIZE - 1
+    start, stride = first_token % stop, 1 + first_token // stop
+    return array("q", ((start + i * stride) % stop for i in range(length)))

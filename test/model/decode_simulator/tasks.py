@@ -14,7 +14,16 @@ import msgspec
 from sglang.test.kits.spec_decode_compat import prefix_cache_kinds  # noqa: F401
 
 from .config import NodeConfig
+from .cost import (
+    CheckCost,
+    CheckCostRecord,
+    PrepareCost,
+    PrepareCostRecord,
+    check_cost,
+    prepare_cost,
+)
 from .forward import Uniform
+from .load import Load, LoadRecord, load
 from .node import Node
 
 Progress = Callable[[int, int], None]
@@ -85,13 +94,25 @@ class TogetherRecord(msgspec.Struct, frozen=True, kw_only=True):
     full_peak: int
 
 
-Task = Union[LongGeneration, Together]
-Record = Union[LongGenerationRecord, TogetherRecord]
+Task = Union[LongGeneration, Together, Load, PrepareCost, CheckCost]
+Record = Union[
+    LongGenerationRecord,
+    TogetherRecord,
+    LoadRecord,
+    PrepareCostRecord,
+    CheckCostRecord,
+]
 
 
 def run(task: Task, progress: Progress = lambda done, total: None) -> Record:
     """Run a task of any kind."""
-    runners = {LongGeneration: long_generation, Together: together}
+    runners = {
+        LongGeneration: long_generation,
+        Together: together,
+        Load: load,
+        PrepareCost: prepare_cost,
+        CheckCost: check_cost,
+    }
     return runners[type(task)](task, progress)
 
 

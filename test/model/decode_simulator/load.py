@@ -1,0 +1,125 @@
+"""A sustained load: more requests than the pools hold, for a number of steps."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import msgspec
+
+from .config import NodeConfig
+from .forward import Uniform
+from .node import Node
+
+
+class Load(msgspec.Struct, frozen=True, kw_only=True, tag="load"):
+    """Requests of mixed lengths, so many that some always wait.
+
+    Lengths are drawn, uniformly and by ``seed``, from inclusive ranges of tokens.
+
+    Attributes:
+        decode_steps: how long it is kept up.
+        waiting: requests to keep in the queue.
+        prompt_len: of the part of a prompt that is its own.
+        output_len: ``max_new_tokens``.
+        shared_prefixes: different prefixes that prompts begin with; 0 for none.
+        prefix_len: of each of them, in tokens.
+        sample_every: decode steps between two samples.
+    """
+
+    node: NodeConfig
+    seed: int = 0
+    decode_steps: int = 4_000
+    waiting: int = 8
+    prompt_len: tuple[int, int] = (64, 1_024)
+    output_len: tuple[int, int] = (64, 1_024)
+    shared_prefixes: int = 0
+    prefix_len: int = 512
+    sample_every: int = 50
+
+
+class LoadSample(msgspec.Struct, frozen=True, kw_only=True):
+    """Totals so far, after a number of decode steps."""
+
+    decode_steps: int
+    retracted: int
+    aborted: int
+    finished: int
+    reprefilled_tokens: int
+    running: int
+    swa_used: int
+
+
+class LoadRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of the load.
+
+    Attributes:
+        hit_rate: the part of all prompt tokens found in the prefix cache.
+        mean_running: requests per decode step.
+        output_tokens: tokens streamed to clients that got all of theirs.
+        samples: totals over time; the last holds the whole run's.
+    """
+
+    hit_rate: float
+    prefilled_tokens: int
+    mean_running: float
+    output_tokens: int
+    samples: tuple[LoadSample, ...]
+
+
+def load(
+    task: Load, progress: Callable[[int, int], None] = lambda done, total: None
+) -> LoadRecord:
+    """Keep the load up; progress is told in decode steps."""
+    rng = random.Random(task.seed)
+    samples: list[LoadSample] = []
+    running = submitted = 0
+    lengths: dict[str, int] = {}
+    with Node(task.node, Uniform(task.seed, 1, task.node.draft_tokens)) as node:
+        counters = node.counters
+        while counters.decode_steps < task.decode_steps:
+            while len(node.scheduler.waiting_queue) < task.waiting:
+                req = _submit(node, task, rng, submitted)
+                lengths[req.rid] = req.sampling_params.max_new_tokens
+                submitted += 1
+            batch = node.turn()
+            if not batch or not batch.forward_mode.is_decode():
+                continue
+            running += len(batch.reqs)
+            if counters.decode_steps % task.sample_every == 0:
+                samples.append(_sample(node))
+                progress(counters.decode_steps, task.decode_steps)
+        return LoadRecord(
+            hit_rate=round(counters.hit_rate, 4),
+            prefilled_tokens=counters.prefilled_tokens,
+            mean_running=round(running / counters.decode_steps, 2),
+            output_tokens=sum(lengths[rid] for rid in counters.finished),
+            samples=tuple(samples),
+        )
+
+
+def _submit(node: Node, task: Load, rng: random.Random, number: int):
+    own_len = rng.randint(*task.prompt_len)
+    prefix = None
+    if task.shared_prefixes:
+        prefix = rng.randrange(task.shared_prefixes), task.prefix_len
+    return node.submit(
+        rid=f"r{number}",
+        prompt_len=own_len,
+        prefix=prefix,
+        first_token=rng.randrange(1 << 30),
+        max_new_tokens=rng.randint(*task.output_len),
+    )
+
+
+def _sample(node: Node) -> LoadSample:
+    counters = node.counters
+    return LoadSample(
+        decode_steps=counters.decode_steps,
+        retracted=counters.retracted,
+        aborted=len(counters.aborted),
+        finished=len(counters.finished),
+        reprefilled_tokens=counters.reprefilled_tokens,
+        running=len(node.scheduler.running_batch.reqs),
+        swa_used=node.swa_used(),
+    )
