@@ -55,16 +55,17 @@ def outlines(base: Base, locked: Lock) -> tuple[Outline, ...]:
         Usage: the base has no series.
         BadInput: a mail is not the locked one, and broken.
     """
-    folder = series_dir(base)
     found = []
-    for patch in locked.patches:
-        data = _read(folder / f"{patch.name}.patch")
-        if hashlib.sha256(data).hexdigest() != patch.sha256:
-            break
-        matches = (match.groups() for match in _SECTION.finditer(data))
-        found.append(_outline(patch.name, (Step(*map(_text, m)) for m in matches)))
-    else:
-        if len(found) == len(list(folder.glob("*.patch"))):
+    files = sorted(series_dir(base).glob("*.patch"))
+    names = [patch.name for patch in locked.patches]
+    if names and [path.stem for path in files] == names:
+        for path, patch in zip(files, locked.patches):
+            data = _read(path)
+            if hashlib.sha256(data).hexdigest() != patch.sha256:
+                break
+            steps = (match.groups() for match in _SECTION.finditer(data))
+            found.append(_outline(patch.name, (Step(*map(_text, s)) for s in steps)))
+        else:
             return tuple(found)
     return tuple(
         _outline(patch.name, map(_step, patch.mail.sections))
