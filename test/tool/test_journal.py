@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 from pathlib import Path
@@ -99,9 +100,38 @@ def test_a_damaged_staged_file_can_still_be_taken_back(halfway: Target) -> None:
 
 def test_a_journal_that_differs_from_its_twin_is_refused(halfway: Target) -> None:
     twin = halfway.root / STATE / journals.BACK
-    twin.write_bytes(twin.read_bytes().replace(b"v0.5.16", b"v0.5.17"))
+    body = twin.read_bytes().rpartition(b"\n")[0]
+    twin.write_bytes(sealed(body.replace(b"v0.5.16", b"v0.5.17")))
     with pytest.raises(BadInput, match="journals that differ"):
         change(halfway, "revert")
+
+
+def sealed(body: bytes) -> bytes:
+    return body + b"\n" + hashlib.sha256(body).hexdigest().encode()
+
+
+def test_a_single_bit_is_noticed(halfway: Target) -> None:
+    path = halfway.root / STATE / journals.NAME
+    path.write_bytes(path.read_bytes().replace(b"/srt/handoff", b"/srt/Handoff"))
+    for verb in ("apply", "revert"):
+        with pytest.raises(BadInput, match="is no journal of ours") as caught:
+            change(halfway, verb)
+        assert caught.value.cause == "it is damaged"
+
+
+@pytest.mark.parametrize("verb", ["apply", "revert"])
+def test_without_its_journal_a_half_done_change_can_be_ended(
+    halfway: Target, verb: str, machine: Machine
+) -> None:
+    """What a refused journal asks for: put our folder aside, and run again."""
+    (halfway.root / STATE).rename(halfway.root.parent / "aside")
+    assert status(halfway).exit_code(require=False) == Exit.FINDINGS
+    change(halfway, verb)
+    found = contents(halfway.root)
+    wanted = carried(state(3 if verb == "apply" else 0))
+    assert {p: c for p, c in found.items() if p.startswith("sglang/")} == wanted
+    change(halfway, "revert")
+    assert contents(halfway.root) == contents(machine.site())
 
 
 BLOB = blob_id(b"x")
@@ -142,7 +172,7 @@ def journal(**changes) -> bytes:
 )
 def test_a_hostile_journal_is_refused(machine: Machine, data: bytes) -> None:
     target = machine.package()
-    evil = {"new/0000": b"x", "old/0000": b"x", "journal.json": data}
+    evil = {"new/0000": b"x", "old/0000": b"x", "journal.json": sealed(data)}
     factories.write_files(target.root / STATE, evil)
     before = contents(target.root)
     for verb in ("apply", "revert"):

@@ -7,6 +7,7 @@ was verified. It is read as if a stranger had written it.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from typing import Literal
 
@@ -67,6 +68,12 @@ class Journal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return f"{state}/{self.goal}/{index:04}"
 
 
+def render(journal: Journal) -> bytes:
+    """A journal as it is written: sealed, since what it says is done."""
+    body = msgspec.json.encode(journal)
+    return body + b"\n" + _seal(body)
+
+
 def exists(files: Confined, state: str) -> bool:
     """Whether a change is under way."""
     return NAME in files.names(state)
@@ -84,7 +91,10 @@ def load(files: Confined, state: str, owns: Callable[[str], bool]) -> Journal:
         BadInput: it is none, or names a place that is none of ours.
     """
     try:
-        journal = msgspec.json.decode(files.read(f"{state}/{NAME}"), type=Journal)
+        body, _, seal = files.read(f"{state}/{NAME}").rpartition(b"\n")
+        if seal != _seal(body):
+            raise ValueError("it is damaged")
+        journal = msgspec.json.decode(body, type=Journal)
     except _UNREADABLE as error:
         raise _bad(files, state, str(error)[:200]) from error
     places = [file.place for file in journal.files]
@@ -107,8 +117,8 @@ def save(files: Confined, state: str, journal: Journal, traits: Traits) -> None:
         OSError: they cannot be written; then there is no journal.
     """
     back = msgspec.structs.replace(journal, goal="old")
-    files.write(f"{state}/{BACK}", msgspec.json.encode(back), traits)
-    files.write(f"{state}/{DRAFT}", msgspec.json.encode(journal), traits)
+    files.write(f"{state}/{BACK}", render(back), traits)
+    files.write(f"{state}/{DRAFT}", render(journal), traits)
     files.settle(state)
     files.move(f"{state}/{DRAFT}", f"{state}/{NAME}")
     files.settle(state)
@@ -122,6 +132,10 @@ def turn(files: Confined, state: str) -> None:
     """
     files.move(f"{state}/{BACK}", f"{state}/{NAME}")
     files.settle(state)
+
+
+def _seal(body: bytes) -> bytes:
+    return hashlib.sha256(body).hexdigest().encode()
 
 
 def _bad(files: Confined, state: str, cause: str) -> BadInput:
