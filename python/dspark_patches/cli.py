@@ -27,6 +27,7 @@ _VERBS = (
     "export",
     "lock",
     "readme",
+    "bench",
     "exec",
 )
 
