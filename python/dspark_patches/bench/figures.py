@@ -186,13 +186,18 @@ def _guess(probe: Row) -> int:
 
 
 def _costs(requests: int) -> Iterator[tuple[str, Task]]:
+    yield "cost", dict(type="prepare_cost", steps=COST_STEPS, **_steady(requests))
+    # With pages of one token every step needs memory, so that every check can fail.
+    yield "check cost", dict(type="check_cost", **_steady(requests, page_size=1))
+
+
+def _steady(requests: int, page_size: int = PAGE) -> Task:
     # As large an SWA pool as the full one: a pristine base keeps every token.
     size = requests * COST_CONTEXT
-    options = node(size, max_reqs=requests, max_context_len=COST_CONTEXT)
-    options["swa_size"] = size
-    task = dict(node=options, requests=requests)
-    yield "cost", dict(type="prepare_cost", steps=COST_STEPS, **task)
-    yield "check cost", dict(type="check_cost", **task)
+    options = node(
+        size, page_size=page_size, max_reqs=requests, max_context_len=COST_CONTEXT
+    )
+    return dict(node=options | {"swa_size": size}, requests=requests)
 
 
 def _joined(rows: list[Row]) -> Row:
