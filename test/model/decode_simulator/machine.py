@@ -7,7 +7,8 @@ returns.
 from __future__ import annotations
 
 import os
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from unittest.mock import patch
 
 import hypothesis.strategies as st
@@ -102,6 +103,7 @@ class DecodeMachine(RuleBasedStateMachine):
             self._pattern,
         )
         self.drain = drain
+        self.failed = False
         self.reqs: list[Req] = []
         self.held: list[tuple[object, torch.Tensor]] = []
         self.promises = Promises(self.node, self.checks)
@@ -184,22 +186,29 @@ class DecodeMachine(RuleBasedStateMachine):
         held = {True: [], False: []}
         for pool, slots in self.held:
             held[pool is swa].extend(slots.tolist())
-        audit.check_ownership(self.node.rig, self.reqs, held[False], held[True])
+        with self._noted():
+            audit.check_ownership(self.node.rig, self.reqs, held[False], held[True])
 
     @invariant()
     def windows_whole(self) -> None:
-        for req in self.reqs:
-            if state.holds_kv(req):
-                audit.check_window(self.node.rig, req)
+        with self._noted():
+            for req in self.reqs:
+                if state.holds_kv(req):
+                    audit.check_window(self.node.rig, req)
 
     @invariant()
     def no_false_retraction(self) -> None:
-        assert not self.promises.false_retractions, self.promises.false_retractions[0]
+        with self._noted():
+            found = self.promises.false_retractions
+            assert not found, found[0]
 
     def teardown(self) -> None:
         if not hasattr(self, "stack"):
             return
         with self.stack:
+            if self.failed:
+                # What follows would fail as well, and hide the reason.
+                return
             while self.held:
                 self.grow()
             if self.drain:
@@ -234,4 +243,13 @@ class DecodeMachine(RuleBasedStateMachine):
 
     def _turn(self) -> None:
         self.totals["turns"] += 1
-        self.node.turn()
+        with self._noted():
+            self.node.turn()
+
+    @contextmanager
+    def _noted(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            self.failed = True
+            raise
