@@ -43,7 +43,13 @@ class Load(msgspec.Struct, frozen=True):
     prefilled_tokens: int
     mean_running: float
     output_tokens: int
+    dead_swa: tuple[int, ...]
     samples: tuple[Sample, ...]
+
+    @property
+    def false_retractions(self) -> int:
+        """How often a batch gave up requests while its SWA tokens were dead."""
+        return sum(dead > 0 for dead in self.dead_swa)
 
     @property
     def total(self) -> Sample:

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from contextlib import AbstractContextManager
+from unittest.mock import patch
 
 import msgspec
 
+from sglang.srt.managers.schedule_batch import Req, ScheduleBatch
+
+from . import state
 from .config import NodeConfig
 from .forward import Uniform
 from .node import Node
@@ -55,6 +60,8 @@ class LoadRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         hit_rate: the part of all prompt tokens found in the prefix cache.
+        dead_swa: of each batch that gave up requests, the SWA tokens that its
+            requests held just before and no forward would have read.
         mean_running: requests per decode step.
         output_tokens: tokens streamed to clients that got all of theirs.
         samples: totals over time; the last holds the whole run's.
@@ -64,6 +71,7 @@ class LoadRecord(msgspec.Struct, frozen=True, kw_only=True):
     prefilled_tokens: int
     mean_running: float
     output_tokens: int
+    dead_swa: tuple[int, ...]
     samples: tuple[LoadSample, ...]
 
 
@@ -75,7 +83,9 @@ def load(
     samples: list[LoadSample] = []
     running = submitted = 0
     lengths: dict[str, int] = {}
-    with Node(task.node, Uniform(task.seed, 1, task.node.draft_tokens)) as node:
+    accept = Uniform(task.seed, 1, task.node.draft_tokens)
+    retractions = _Retractions(task.node)
+    with Node(task.node, accept) as node, retractions.watch():
         counters = node.counters
         while counters.decode_steps < task.decode_steps:
             while len(node.scheduler.waiting_queue) < task.waiting:
@@ -86,6 +96,7 @@ def load(
             if not batch or not batch.forward_mode.is_decode():
                 continue
             running += len(batch.reqs)
+            retractions.decoded(batch)
             if counters.decode_steps % task.sample_every == 0:
                 samples.append(_sample(node))
                 progress(counters.decode_steps, task.decode_steps)
@@ -94,8 +105,41 @@ def load(
             prefilled_tokens=counters.prefilled_tokens,
             mean_running=round(running / counters.decode_steps, 2),
             output_tokens=sum(lengths[rid] for rid in counters.finished),
+            dead_swa=tuple(retractions.dead_swa),
             samples=tuple(samples),
         )
+
+
+class _Retractions:
+    """What is dead whenever a batch gives up requests.
+
+    Attributes:
+        dead_swa: SWA tokens, per such batch.
+    """
+
+    def __init__(self, config: NodeConfig) -> None:
+        self.dead_swa: list[int] = []
+        self._config = config
+        self._decoded: set[tuple[str, int]] = set()
+
+    def watch(self) -> AbstractContextManager:
+        retract_decode = ScheduleBatch.retract_decode
+
+        def watched(batch: ScheduleBatch, *args, **kwargs):
+            self.dead_swa.append(sum(map(self._dead, batch.reqs)))
+            return retract_decode(batch, *args, **kwargs)
+
+        return patch.object(ScheduleBatch, "retract_decode", watched)
+
+    def decoded(self, batch: ScheduleBatch) -> None:
+        """Note a decode step that ran."""
+        self._decoded.update((req.rid, req.retraction_count) for req in batch.reqs)
+
+    def _dead(self, req: Req) -> int:
+        # Before its first decode step the prefill may still be writing.
+        if (req.rid, req.retraction_count) not in self._decoded:
+            return 0
+        return state.dead_swa_len(req, self._config)
 
 
 def _submit(node: Node, task: Load, rng: random.Random, number: int):

@@ -114,7 +114,7 @@ class Promises:
         if steps.count == 0:
             self._check_untouched(req, cursor)
         else:
-            steps.frontier = max(0, pre_len - self._retained())
+            steps.frontier = max(0, pre_len - state.retained_len(self._node.config))
             if on_phase:
                 steps.due = steps.frontier
         steps.count += 1
@@ -146,15 +146,6 @@ class Promises:
             f"{req.rid}: SWA given back up to {cursor}, promised up to {promised} "
             f"of {req.seqlen} tokens"
         )
-
-    def _retained(self) -> int:
-        """Tokens that a request keeps behind its last one: the window, and with a
-        prefix cache whole pages of at least one."""
-        config = self._node.config
-        if config.cache == "chunk":
-            return config.sliding_window
-        pages = -(-max(config.sliding_window, config.page_size) // config.page_size)
-        return pages * config.page_size
 
     def _check_retraction(self, batch: ScheduleBatch) -> None:
         """Before the release retracts for lack of SWA memory: whether requests that

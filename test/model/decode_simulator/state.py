@@ -10,6 +10,8 @@ from sglang.test.kits.spec_decode_compat import kv_committed_len, swa_evicted_le
 # isort: split
 from sglang.srt.managers.schedule_batch import Req
 
+from .config import NodeConfig
+
 __all__ = ["kv_committed_len", "swa_evicted_len"]
 
 
@@ -35,6 +37,24 @@ def row_slots(req: Req, req_to_token: torch.Tensor) -> np.ndarray:
     """The full-attention slots of ``req``, by position."""
     holder = req.kv if hasattr(req.kv, "req_pool_idx") else req
     return req_to_token.numpy()[holder.req_pool_idx, : kv_allocated_len(req)]
+
+
+def retained_len(config: NodeConfig) -> int:
+    """Tokens that a request keeps in SWA behind its last one: the window, and with
+    a prefix cache whole pages of at least one."""
+    if config.cache == "chunk":
+        return config.sliding_window
+    pages = -(-max(config.sliding_window, config.page_size) // config.page_size)
+    return pages * config.page_size
+
+
+def dead_swa_len(req: Req, config: NodeConfig) -> int:
+    """SWA tokens that ``req`` holds and no forward will read, in whole pages."""
+    if not holds_kv(req):
+        return 0
+    frontier = req.seqlen - 1 - retained_len(config)
+    frontier = frontier // config.page_size * config.page_size
+    return max(0, frontier - max(swa_evicted_len(req), cache_protected_len(req)))
 
 
 def host_copy(req: Req):
