@@ -17,6 +17,7 @@ import msgspec
 from .bases import Base
 from .diff import ZEROS
 from .errors import Precondition, Usage
+from .export import file_modes
 from .git import Git, GitError
 from .series import Series, chain, in_wheels
 from .workshop import Workshop
@@ -160,8 +161,14 @@ def _fill(
     git.run("init", "-q", "-b", _BRANCH, "--template=", "--object-format=sha1")
     # What a maintainer commits here must come out as it went in.
     git.run("config", "core.autocrlf", "false")
+    executables = [
+        path
+        for path, mode in file_modes(series).items()
+        if mode == "100755" and (released / path).is_file()
+    ]
     with _workshop(target / ".git") as shop:
-        base = shop.snapshot(released, "python", f"SGLang {series.base}")
+        name = f"SGLang {series.base}"
+        base = shop.snapshot(released, "python", executables, name)
         tip = _build(shop, series, base, left_out)
     git.run("update-ref", f"refs/heads/{_BRANCH}", tip)
     git.run("checkout", "-q", _BRANCH)

@@ -45,7 +45,7 @@ def regenerate(series: Series, root: Path, sources: Path) -> dict[str, bytes]:
     fresh = single_additions(series)
     written = {}
     with workshop.bare() as shop:
-        commit = shop.start(pristine, _modes(series), series.base)
+        commit = shop.start(pristine, file_modes(series), series.base)
         for patch in series.patches:
             name = f"{series.base}/{patch.name}.patch"
             sections = [s for s in patch.mail.sections if s.path not in outside]
@@ -57,6 +57,11 @@ def regenerate(series: Series, root: Path, sources: Path) -> dict[str, bytes]:
             kept = [s for s in patch.mail.sections if s.path in outside]
             written[patch.name] = splice(shop.format(commit), kept, name)
     return written
+
+
+def file_modes(series: Series) -> dict[str, str]:
+    """Git's mode of each file that the series touches, by path."""
+    return {s.path: s.mode for p in series.patches for s in p.mail.sections}
 
 
 def single_additions(series: Series) -> set[str]:
@@ -98,10 +103,6 @@ def first_differences(series: Series, written: Mapping[str, bytes]) -> dict[str,
         if old != new:
             found[patch.name] = os.path.commonprefix([old, new]).count(b"\n") + 1
     return found
-
-
-def _modes(series: Series) -> dict[str, str]:
-    return {s.path: s.mode for p in series.patches for s in p.mail.sections}
 
 
 def _add(shop: Workshop, section: Section, sources: Path, name: str) -> None:

@@ -69,11 +69,22 @@ class Workshop:
             self.put(path, modes[path], content)
         return self._commit((), f"{message}\n", _BASE_DATE)
 
-    def snapshot(self, root: Path, folder: str, message: str) -> str:
-        """A root commit that holds ``folder`` as it stands below ``root``."""
+    def snapshot(
+        self, root: Path, folder: str, executables: Iterable[str], message: str
+    ) -> str:
+        """A root commit that holds ``folder`` as it stands below ``root``.
+
+        Args:
+            root: a folder of files.
+            folder: the part of it to take.
+            executables: the files that are; wheels do not tell it.
+            message: what the commit says.
+        """
         git = Git(root, self._env | {"GIT_WORK_TREE": str(root)})
         git.run("read-tree", "--empty")
         git.run("add", "--all", "--force", "--", folder)
+        for path in executables:
+            git.run("update-index", "--chmod=+x", "--", path)
         return self._commit((), f"{message}\n", _BASE_DATE)
 
     def load(self, commit: str) -> None:

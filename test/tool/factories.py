@@ -27,11 +27,11 @@ def make_base(name: str = "v0.5.16") -> Base:
     )
 
 
-def make_edit(path: str, old: bytes, new: bytes) -> diff.Section:
+def make_edit(path: str, old: bytes, new: bytes, mode: str = "100644") -> diff.Section:
     """A section that replaces every line of a file."""
     before, after = _side(b"-", old), _side(b"+", new)
     head = f"diff --git a/{path} b/{path}\n"
-    head += f"index {diff.blob_id(old)}..{diff.blob_id(new)} 100644\n"
+    head += f"index {diff.blob_id(old)}..{diff.blob_id(new)} {mode}\n"
     head += f"--- a/{path}\n+++ b/{path}\n"
     hunk = b"@@ -%s +%s @@\n" % (_range(before), _range(after))
     text = head.encode() + hunk + b"".join(before) + b"".join(after)

@@ -34,6 +34,22 @@ def test_an_unedited_work_tree_changes_nothing(clone: Clone) -> None:
     assert clone.collect() == {}
 
 
+def test_a_mode_that_wheels_do_not_tell_is_the_mails(clone: Clone) -> None:
+    first = make_edit(CLOCK, b"tick\n", b"tick once\n", mode="100755")
+    write_series(clone.folder, make_mail(first), two_mails()[1])
+    second = clone.folder / "0002-patch.patch"
+    data = second.read_bytes()
+    second.write_bytes(
+        data.replace(
+            b" 100644\n--- a/" + CLOCK.encode(), b" 100755\n--- a/" + CLOCK.encode()
+        )
+    )
+    git = clone.edit()
+    assert git.text("ls-tree", "HEAD", CLOCK).startswith("100755 ")
+    assert git.text("status", "--porcelain") == ""
+    assert clone.collect() == {}
+
+
 def commit_all(git: Git, *options: str) -> None:
     git.run("add", "--all")
     git.run("commit", "-q", *options)
