@@ -8,6 +8,7 @@ from .. import bases
 from ..errors import Usage
 from . import results as found
 from . import tables
+from .pictures import PICTURES
 from .results import Results
 
 RESULTS = "results.json"
@@ -45,14 +46,14 @@ def files(results: Results) -> dict[Path, bytes]:
 
 
 def texts(results: Results) -> dict[str, str]:
-    """The Markdown files, by name: one per table, and all of them together."""
-    made = tables.tables(results)
-    parts = [f"## {table.title}\n\n{tables.markdown(table)}" for table in made]
-    whole = "# Figures\n\n" + _origin(results) + "\n" + "\n".join(parts)
-    single = {
-        f"{table.figure.replace(' ', '-')}.md": tables.markdown(table) for table in made
+    """The Markdown files, by name: all tables in one, and the README's, one each."""
+    sections = [_section(table, results) for table in tables.tables(results)]
+    head = f"# Figures\n\n{_origin(results)}\n{tables.HOW_TO_READ}\n"
+    short = {
+        f"{table.figure}-short.md": tables.markdown(table)
+        for table in tables.compact(results)
     }
-    return single | {ALL: whole}
+    return short | {ALL: "\n".join([head, *sections])}
 
 
 def pictures(results: Results, target: Path) -> dict[Path, bytes]:
@@ -61,6 +62,15 @@ def pictures(results: Results, target: Path) -> dict[Path, bytes]:
     from . import plots
 
     return {target / name: data for name, data in plots.draw(results).items()}
+
+
+def _section(table: tables.Table, results: Results) -> str:
+    shown = [
+        f"![{picture.alt}]({picture.name}.svg)\n\n"
+        for picture in PICTURES
+        if picture.table == table.figure and picture.allowed(results)
+    ]
+    return f"## {table.title}\n\n{''.join(shown)}{tables.markdown(table)}"
 
 
 def _origin(results: Results) -> str:
