@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from dspark_patches import bases
@@ -13,7 +11,6 @@ from dspark_patches.proof import PATCHED, PRISTINE
 
 TAGS = [base.tag for base in bases.with_series()]
 UNEVICTED = ("v0.5.16", "v0.5.17")
-SECONDS_PER_GENERATION = 30
 
 
 @pytest.fixture(scope="session")
@@ -26,44 +23,46 @@ def workers(cases):
     return start
 
 
-@pytest.mark.parametrize("tag", TAGS)
-@pytest.mark.parametrize("tree", (PRISTINE, PATCHED))
-def test_one_generation_of_100000_tokens(workers, tag, tree):
+@pytest.mark.parametrize("tag", UNEVICTED)
+def test_a_released_base_loses_one_long_generation(workers, tag):
     node = figures.node(figures.REPORTED_FULL)
-    with workers(tag, tree) as worker:
+    with workers(tag, PRISTINE) as worker:
+        record = worker.run(dict(type="long_generation", node=node)).record
+    assert record["outcome"] == "aborted"
+    assert record["swa_peak"] == node["swa_size"] == 77_824
+    # Lost when committed length and reserve pass the pool.
+    reserve, prompt_len = 12, 8
+    lost_from = node["swa_size"] - reserve - prompt_len
+    assert lost_from <= record["output_tokens"] <= node["swa_size"] - prompt_len
+
+
+@pytest.mark.parametrize("tag", TAGS)
+def test_a_patched_base_generates_100000_tokens(workers, tag):
+    node = figures.node(figures.REPORTED_FULL)
+    with workers(tag, PATCHED) as worker:
         outcome = worker.run(dict(type="long_generation", node=node))
-    record = outcome.record
-    if tag in UNEVICTED and tree == PRISTINE:
-        assert record["outcome"] == "aborted"
-        assert record["swa_peak"] == node["swa_size"] == 77_824
-        # Lost when committed length and reserve pass the pool.
-        reserve, prompt_len = 12, 8
-        lost_from = node["swa_size"] - reserve - prompt_len
-        assert lost_from <= record["output_tokens"] <= node["swa_size"] - prompt_len
-    else:
-        assert record["outcome"] == "finished"
-        assert record["output_tokens"] == 100_000
-        assert record["swa_peak"] <= 1_024
-    # 10 on a quiet core; a busy machine slows CPU time as well.
-    assert outcome.cpu_seconds < SECONDS_PER_GENERATION
+    assert outcome.record["outcome"] == "finished"
+    assert outcome.record["output_tokens"] == 100_000
+    assert outcome.record["swa_peak"] <= 1_024
 
 
 @pytest.mark.parametrize("tag", TAGS)
 def test_any_order_of_events_on_the_patched_base(cases, tag):
-    started = time.monotonic()
     (outcome,) = cases.run(tag, PATCHED, "test_decode_machine.py")
     assert outcome.status == "passed", outcome
-    print(f"{tag}: {time.monotonic() - started:.0f} s")
 
 
 @pytest.mark.parametrize(
     ("tag", "checks", "defect"),
     [
+        ("v0.5.16", "handoff", "no attribute 'prepare_for_decode'"),
         ("v0.5.16", "clock", "its clock shows 0 after 1 decode steps"),
         ("v0.5.16", "bound", "SWA given back up to"),
         ("v0.5.16", "retraction", "retracted for"),
         ("v0.5.18", "clock,bound,retraction", "retracted for"),
+        ("v0.5.18", "handoff,backup", "no attribute 'prepare_for_decode'"),
         ("v0.5.23", "clock,bound,retraction", "retracted for"),
+        ("v0.5.23", "handoff,backup", "NotImplementedError"),
     ],
 )
 def test_the_machine_finds_the_known_defects(cases, monkeypatch, tag, checks, defect):

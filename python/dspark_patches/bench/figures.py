@@ -138,6 +138,32 @@ def retraction(setting: Setting) -> Iterator[Row]:
         yield setting.row("retraction", name, task)
 
 
+PD_FULL = 65_536
+PD_REQUESTS, PD_PROMPT, PD_OUTPUT = 96, 64, 600
+
+
+def pd(setting: Setting) -> Iterator[Row]:
+    """The decode side of a prefill/decode pair, with more requests than it holds:
+    whether a pool can copy a retracted request to the host, or not."""
+    for name, host_copy in (("with", True), ("without", False)):
+        options = node(
+            PD_FULL,
+            page_size=1,
+            max_reqs=PD_REQUESTS,
+            max_context_len=PD_PROMPT + PD_OUTPUT,
+            disaggregation="decode",
+            host_copy=host_copy,
+        )
+        task = dict(
+            type="overload",
+            node=options,
+            requests=PD_REQUESTS,
+            prompt_len=PD_PROMPT,
+            output_len=PD_OUTPUT,
+        )
+        yield setting.row("pd", name, task)
+
+
 def cost(settings: Sequence[Setting]) -> Iterator[Row]:
     """The decode preparation and the memory check, release by release in turns, so
     that a busy machine slows all of them."""
@@ -156,6 +182,7 @@ SINGLE = {
     "capacity": capacity,
     "limit": limit,
     "retraction": retraction,
+    "pd": pd,
 }
 NAMES = (*SINGLE, "cost")
 

@@ -60,6 +60,16 @@ class Load(msgspec.Struct, frozen=True):
         return getattr(self.total, name) * 1_000 / self.total.decode_steps
 
 
+class Overload(msgspec.Struct, frozen=True):
+    """Requests that arrived at once, more than the pools hold."""
+
+    finished: int
+    aborted: int
+    retracted: int
+    decode_steps: int
+    died: str
+
+
 class Summary(msgspec.Struct, frozen=True):
     """Of a list of nanoseconds, or of tokens."""
 

@@ -20,6 +20,8 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         overlap: whether a step's result is processed while the next one runs.
         disaggregation: ``null``, or ``decode`` for the decode side of a
             prefill/decode pair.
+        host_copy: whether the KV pool can copy what it holds to the host; without,
+            it raises NotImplementedError, as pools do that were never given it.
         eviction_interval: ``SGLANG_SWA_EVICTION_INTERVAL``.
         chunked_prefill_size: None for prompts in one piece.
         max_reqs, max_context_len: the request table's rows, and the longest
@@ -35,6 +37,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     draft_tokens: int = 6
     overlap: bool = True
     disaggregation: str = "null"
+    host_copy: bool = True
     eviction_interval: int = 128
     chunked_prefill_size: Optional[int] = None
     max_reqs: int = 8

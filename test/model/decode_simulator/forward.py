@@ -71,6 +71,22 @@ class Trace:
         return trace[step % len(trace)]
 
 
+class Pattern:
+    """Numbers that differ from request to request, by their ids ``rNNN``, and with
+    what is set.
+
+    Attributes:
+        first: of the request ``r000``, less one, modulo ``draft_tokens``.
+    """
+
+    def __init__(self, draft_tokens: int) -> None:
+        self.first = 0
+        self._draft_tokens = draft_tokens
+
+    def __call__(self, req: Req) -> int:
+        return 1 + (self.first + int(req.rid[1:])) % self._draft_tokens
+
+
 class Forward:
     """Stands for ``run_batch``: counts the forward, and hands over the result and
     the next draft input, as the worker does.

@@ -27,6 +27,7 @@ from sglang.test.kits.spec_decode_compat import prefix_cache_kinds
 
 from . import audit, state
 from .config import NodeConfig
+from .forward import Pattern
 from .node import Node
 from .promises import CHECKS, Promises
 
@@ -37,21 +38,12 @@ MAX_TURNS = 4_000
 MODES = [("null", cache) for cache in prefix_cache_kinds()] + [("decode", "chunk")]
 
 
-class Pattern:
-    """The accepted numbers of one turn: they differ from request to request."""
-
-    def __init__(self) -> None:
-        self.first = 1
-
-    def __call__(self, req: Req) -> int:
-        return 1 + (self.first + int(req.rid[1:])) % DRAFT_TOKENS
-
-
 class DecodeMachine(RuleBasedStateMachine):
     """Submit, decode, stop, retract, abort, and pools that shrink and grow.
 
     Attributes:
-        checks: those of :data:`CHECKS` that are made.
+        checks: those of :data:`CHECKS` that are made; ``handoff`` are the nodes
+            behind a prefill node, ``backup`` the pools that cannot copy to the host.
         totals: what happened in all machines of this process.
     """
 
@@ -65,6 +57,7 @@ class DecodeMachine(RuleBasedStateMachine):
         interval=st.sampled_from((8, 24)),
         pools=st.sampled_from(((96, 12), (96, 24), (32, 32), (24, 24))),
         overlap=st.booleans(),
+        host_copy=st.booleans(),
         chunked=st.booleans(),
         drain=st.booleans(),
         algorithm=st.sampled_from(("DSPARK", "DFLASH")),
@@ -77,13 +70,18 @@ class DecodeMachine(RuleBasedStateMachine):
         interval,
         pools,
         overlap,
+        host_copy,
         chunked,
         drain,
         algorithm,
     ) -> None:
+        if "handoff" not in self.checks:
+            mode = ("null", mode[1])
+        if "backup" not in self.checks:
+            host_copy = True
         # Pools of a few requests' size, so that memory does run out.
         unit = max(page_size, 4)
-        self._pattern = Pattern()
+        self._pattern = Pattern(DRAFT_TOKENS)
         self.node = Node(
             NodeConfig(
                 full_size=pools[0] * unit,
@@ -93,6 +91,7 @@ class DecodeMachine(RuleBasedStateMachine):
                 disaggregation=mode[0],
                 cache=mode[1],
                 overlap=overlap,
+                host_copy=host_copy,
                 algorithm=algorithm,
                 draft_tokens=DRAFT_TOKENS,
                 eviction_interval=interval,

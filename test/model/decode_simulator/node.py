@@ -24,6 +24,7 @@ from .config import NodeConfig
 from .counters import Counters
 from .forward import STOP_TOKEN, Acceptance, Forward
 from .scheduler import make_scheduler
+from .state import without_host_copy
 
 
 class Node:
@@ -54,6 +55,8 @@ class Node:
             stack.enter_context(
                 envs.SGLANG_SWA_EVICTION_INTERVAL.override(config.eviction_interval)
             )
+            if not config.host_copy:
+                stack.enter_context(without_host_copy())
             server_args = get_context().override_server_args(**self._server_args())
             server_args.install()
             stack.callback(server_args.restore)

@@ -16,7 +16,7 @@ from . import state
 from .node import Node
 
 # May be left out one by one, where the defect of one would hide the others.
-CHECKS = ("clock", "bound", "retraction")
+CHECKS = ("clock", "bound", "retraction", "handoff", "backup")
 
 
 class Steps:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
+from unittest.mock import patch
+
 import numpy as np
 import torch
 
@@ -9,6 +12,8 @@ from sglang.test.kits.spec_decode_compat import kv_committed_len, swa_evicted_le
 
 # isort: split
 from sglang.srt.managers.schedule_batch import Req
+from sglang.srt.mem_cache.memory_pool import KVCache
+from sglang.srt.mem_cache.swa_memory_pool import SWAKVPool
 
 from .config import NodeConfig
 
@@ -67,6 +72,11 @@ def host_copy(req: Req):
         if getattr(holder, name, None) is not None:
             return getattr(holder, name)
     return None
+
+
+def without_host_copy() -> AbstractContextManager:
+    """Let the KV pools raise as the pool class that knows no host copy does."""
+    return patch.object(SWAKVPool, "get_cpu_copy", KVCache.get_cpu_copy)
 
 
 def tree_slots(tree_cache) -> np.ndarray:

@@ -25,6 +25,7 @@ from .cost import (
 from .forward import Uniform
 from .load import Load, LoadRecord, load
 from .node import Node
+from .overload import Overload, OverloadRecord, overload
 
 Progress = Callable[[int, int], None]
 
@@ -94,11 +95,12 @@ class TogetherRecord(msgspec.Struct, frozen=True, kw_only=True):
     full_peak: int
 
 
-Task = Union[LongGeneration, Together, Load, PrepareCost, CheckCost]
+Task = Union[LongGeneration, Together, Load, Overload, PrepareCost, CheckCost]
 Record = Union[
     LongGenerationRecord,
     TogetherRecord,
     LoadRecord,
+    OverloadRecord,
     PrepareCostRecord,
     CheckCostRecord,
 ]
@@ -110,6 +112,7 @@ def run(task: Task, progress: Progress = lambda done, total: None) -> Record:
         LongGeneration: long_generation,
         Together: together,
         Load: load,
+        Overload: overload,
         PrepareCost: prepare_cost,
         CheckCost: check_cost,
     }
