@@ -13,6 +13,8 @@ from pathlib import Path
 
 from . import series
 from .bases import Base
+from .bench.docs import RESULTS, outdated
+from .bench.form import load
 from .errors import BadInput
 from .findings import Finding
 
@@ -37,10 +39,11 @@ def fill(text: str, bases: Sequence[Base], docs: Path) -> str:
 
 
 def check(text: str, bases: Sequence[Base], docs: Path) -> tuple[Finding, ...]:
-    """A finding per generated part that is out of date.
+    """A finding per generated part that is out of date, and one where figures are
+    of other patches than the clone's.
 
     Raises:
-        BadInput: a part is unknown, or a mail is broken.
+        BadInput: a part is unknown, a mail is broken, or the figures cannot be read.
     """
     parts = zip(_PART.finditer(text), _PART.finditer(fill(text, bases, docs)))
     return tuple(
@@ -52,7 +55,7 @@ def check(text: str, bases: Sequence[Base], docs: Path) -> tuple[Finding, ...]:
         )
         for old, new in parts
         if old[0] != new[0]
-    )
+    ) + _outdated_figures(bases, docs)
 
 
 def series_table(bases: Sequence[Base]) -> str:
@@ -75,6 +78,23 @@ def series_table(bases: Sequence[Base]) -> str:
         cells = [patches[tag].kind if tag in patches else "" for tag in tags]
         lines.append(f"| {number:04d} | {subject} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
+
+
+def _outdated_figures(bases: Sequence[Base], docs: Path) -> tuple[Finding, ...]:
+    path = docs / "figures" / RESULTS
+    tags = outdated(load(path), bases) if path.exists() else ()
+    if not tags:
+        return ()
+    return (
+        Finding(
+            file=f"docs/figures/{RESULTS}",
+            what=f"the figures of {', '.join(tags)} are missing or of other patches",
+            mend=(
+                f"run `dspark-patches bench {' '.join(tags)} --readme`, then "
+                "`dspark-patches readme`"
+            ),
+        ),
+    )
 
 
 def _subject(patches: Sequence[series.Patch]) -> str:

@@ -42,7 +42,7 @@ set_up() {
     say "(pip brings torch; without a CPU build in reach that is the GPU build of 3 GB)"
     rm -f "$stamp"
     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check \
-        --editable "$root[cpu,dev]"
+        --editable "$root[bench,cpu,dev]"
     # Last, so that an interrupted installation is done anew.
     wanted_stamp >"$stamp"
 }

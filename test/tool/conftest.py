@@ -6,6 +6,9 @@ Nothing here reaches a network.
 from __future__ import annotations
 
 import shutil
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +18,17 @@ from machine import Machine
 from world import World
 
 from dspark_patches import bases, wheels
+
+# The command line in a process of its own, in a world's data root.
+IN_WORLD = """
+import sys
+from pathlib import Path
+from dspark_patches import bases, cli
+
+root = Path(sys.argv.pop(1))
+bases.data_root = lambda: root
+cli.entry_point()
+"""
 
 
 @pytest.fixture
@@ -65,3 +79,25 @@ def no_pip(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         return Path(shutil.copy(world.shelf / base.wheel, to))
 
     monkeypatch.setattr(wheels, "_download", download)
+
+
+def _heed_signals():
+    # A shell's background job, as which these tests may run, ignores some.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
+@pytest.fixture
+def start(world, tmp_path, monkeypatch):
+    """Start the command line in the fake world, with temporary files apart."""
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setenv("TMPDIR", str(scratch))
+
+    def start(*arguments):
+        command = [sys.executable, "-c", IN_WORLD, str(world.data), *arguments]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        return subprocess.Popen(command, preexec_fn=_heed_signals, **pipes)
+
+    start.scratch = scratch
+    return start

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from bench_rows import RELEASE, found, growth
 
-from dspark_patches.bench import figures, results
+from dspark_patches.bench import figures, form, results
 from dspark_patches.errors import BadInput
 
 
@@ -14,7 +14,7 @@ def test_saves_what_it_loads_one_row_a_line(tmp_path):
     kept = found(growth(), growth(tree="patched"))
     path = tmp_path / "results.json"
     path.write_bytes(results.save(kept))
-    assert results.load(path) == kept
+    assert form.load(path) == kept
     assert sum(b'"figure"' in line for line in path.read_bytes().splitlines()) == 2
 
 
@@ -23,7 +23,7 @@ def test_refuses_what_is_no_result(tmp_path, text):
     path = tmp_path / "results.json"
     path.write_text(text)
     with pytest.raises(BadInput, match="cannot be read as results"):
-        results.load(path)
+        form.load(path)
 
 
 def test_refuses_another_form(tmp_path):
@@ -31,7 +31,7 @@ def test_refuses_another_form(tmp_path):
     other = msgspec.structs.replace(found(growth()), form=results.FORM + 1)
     path.write_bytes(results.save(other))
     with pytest.raises(BadInput, match=f"this tool reads {results.FORM}"):
-        results.load(path)
+        form.load(path)
 
 
 def test_a_new_row_takes_the_place_of_the_old_one():

@@ -15,7 +15,7 @@ from bench_rows import (
 )
 
 from dspark_patches import bases
-from dspark_patches.bench import docs, results, tables
+from dspark_patches.bench import docs, form, tables
 
 CACHES = ("chunk", "radix")
 
@@ -168,7 +168,7 @@ COMMITTED = bases.data_root() / "docs" / "figures"
 
 
 def test_the_docs_are_made_from_the_committed_results():
-    texts = docs.texts(results.load(COMMITTED / docs.RESULTS))
+    texts = docs.texts(form.load(COMMITTED / docs.RESULTS))
     assert {path.name for path in COMMITTED.glob("*.md")} == set(texts)
     for name, text in texts.items():
         assert (COMMITTED / name).read_text(encoding="utf-8") == text, name

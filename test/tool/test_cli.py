@@ -19,39 +19,6 @@ from world import FIXED_CLOCK, TEST, TEST_SOURCE, fix_mail, mend_clock, text
 from dspark_patches import __version__, cli, diff
 from dspark_patches.errors import BadInput, Conflict, Exit, Failure, Precondition
 
-# The command line in a process of its own, in a world's data root.
-IN_WORLD = """
-import sys
-from pathlib import Path
-from dspark_patches import bases, cli
-
-root = Path(sys.argv.pop(1))
-bases.data_root = lambda: root
-cli.entry_point()
-"""
-
-
-def _heed_signals():
-    # A shell's background job, as which these tests may run, ignores some.
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_DFL)
-
-
-@pytest.fixture
-def start(world, tmp_path, monkeypatch):
-    """Start the command line in the fake world, with temporary files apart."""
-    scratch = tmp_path / "scratch"
-    scratch.mkdir()
-    monkeypatch.setenv("TMPDIR", str(scratch))
-
-    def start(*arguments):
-        command = [sys.executable, "-c", IN_WORLD, str(world.data), *arguments]
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        return subprocess.Popen(command, preexec_fn=_heed_signals, **pipes)
-
-    start.scratch = scratch
-    return start
-
 
 @pytest.fixture
 def run(start):

@@ -44,8 +44,12 @@ class Clone:
 
     def verify(self, *arguments: str, cwd: Path | None = None, **env: str):
         """Run scripts/verify; the finished process."""
+        return self.run("verify", *arguments, cwd=cwd, **env)
+
+    def run(self, script: str, *arguments: str, cwd: Path | None = None, **env: str):
+        """Run a script; the finished process."""
         return subprocess.run(
-            [str(self.root / "scripts" / "verify"), *arguments],
+            [str(self.root / "scripts" / script), *arguments],
             env={**os.environ, "DSPARK_VENV": str(self.venv), **env},
             cwd=cwd,
             capture_output=True,
@@ -63,10 +67,11 @@ def scripts(tmp_path):
     return Clone(tmp_path)
 
 
-def test_arguments_reach_the_tool_whole(scripts):
-    done = scripts.verify("v0.5.16", "--keep", "a folder")
+@pytest.mark.parametrize("script", ["verify", "bench"])
+def test_arguments_reach_the_tool_whole(scripts, script):
+    done = scripts.run(script, "v0.5.16", "--keep", "a folder")
     assert done.returncode == 0, done.stderr
-    assert done.stdout == "told: verify v0.5.16 --keep a folder\n"
+    assert done.stdout == f"told: {script} v0.5.16 --keep a folder\n"
 
 
 def test_the_environment_is_installed_once(scripts):
@@ -74,7 +79,7 @@ def test_the_environment_is_installed_once(scripts):
     assert "installing the project" in first.stderr
     assert second.stderr == ""
     assert scripts.installed() == 1
-    assert f"--editable {scripts.root}[cpu,dev]" in scripts.log.read_text()
+    assert f"--editable {scripts.root}[bench,cpu,dev]" in scripts.log.read_text()
 
 
 def test_a_changed_project_is_installed_again(scripts):

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
 
-from .. import bases
-from ..errors import Usage
-from . import results as found
-from . import tables
+from .. import bases, lock
+from ..bases import Base
+from ..errors import Precondition, Usage
+from . import form, place, tables
 from .pictures import PICTURES
-from .results import Results
+from .results import Results, merged, save
 
 RESULTS = "results.json"
 ALL = "figures.md"
@@ -30,16 +32,25 @@ def folder() -> Path:
     return docs / "figures"
 
 
-def merge_into_clone(new: Results) -> Results:
-    """``new``, with what the clone's results have besides."""
+def in_clone() -> Results | None:
+    """The clone's results; None where there are none yet.
+
+    Raises:
+        BadInput: they cannot be read.
+    """
     path = folder() / RESULTS
-    return found.merged(found.load(path) if path.exists() else None, new)
+    return form.load(path) if path.exists() else None
+
+
+def merged_into_clone(new: Results) -> Results:
+    """``new``, with what the clone's results have besides."""
+    return merged(in_clone(), new)
 
 
 def files(results: Results) -> dict[Path, bytes]:
     """Everything below the clone's docs that is made from results."""
     return (
-        {folder() / RESULTS: found.save(results)}
+        {folder() / RESULTS: save(results)}
         | {folder() / name: text.encode() for name, text in texts(results).items()}
         | pictures(results, folder())
     )
@@ -57,11 +68,40 @@ def texts(results: Results) -> dict[str, str]:
 
 
 def pictures(results: Results, target: Path) -> dict[Path, bytes]:
-    """Every picture that the results allow, as SVG and as PNG."""
-    # It takes seconds to import, which no other verb should pay.
-    from . import plots
+    """Every picture that the results allow, as SVG and as PNG.
 
-    return {target / name: data for name, data in plots.draw(results).items()}
+    Raises:
+        Precondition: matplotlib is missing, or a picture cannot be drawn.
+    """
+    drawn = need_plots().draw(results)
+    return {target / name: data for name, data in drawn.items()}
+
+
+def need_plots() -> ModuleType:
+    """What draws; it takes seconds to import, which no other verb should pay.
+
+    Raises:
+        Precondition: matplotlib is missing.
+    """
+    try:
+        from . import plots
+    except ImportError as error:
+        raise Precondition(
+            "pictures need matplotlib",
+            cause=str(error),
+            next_step="install it: pip install 'dspark-patches[bench]'",
+        ) from error
+    return plots
+
+
+def outdated(results: Results, known: Sequence[Base]) -> tuple[str, ...]:
+    """The bases of which there are no results, or results of other patches."""
+    return tuple(
+        base.tag
+        for base in known
+        if lock.path_of(base).exists()
+        and results.releases.get(base.tag) != place.release(base)
+    )
 
 
 def _section(table: tables.Table, results: Results) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from typing import Protocol
 
 import msgspec
@@ -17,7 +17,7 @@ from . import figures
 from .figures import Progress, Setting
 from .place import Place, place, release
 from .results import FORM, TREES, Host, Results, Row, merged
-from .worker import Ready, Worker
+from .worker import Ready, Workers
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,116 +50,137 @@ class Observer(Protocol):
         """That process is done."""
 
 
-def bench(bases: Sequence[Base], options: Options, observer: Observer) -> Results:
-    """Run the figures.
+class Run:
+    """A run of the figures; what it has found so far can be had at any time.
 
-    Raises:
-        Precondition: a wheel cannot be had, a tree not be written, or a process
-            died.
-        SimulatorFailed: a task ended with an exception.
+    Args:
+        bases: to run on.
+        options: how.
+        observer: told what happens.
     """
-    rows: list[Row] = []
-    versions: list[Ready] = []
-    with place(observer.note) as where:
-        for row in _all_rows(where, bases, options, observer, versions):
-            observer.found(row)
-            rows.append(row)
-    found = Results(
-        form=FORM,
-        tool=__version__,
-        host=Host(
-            python=versions[-1].python,
-            torch=versions[-1].torch,
-            platform=f"{platform.system()} {platform.machine()}",
-        ),
-        releases={row.base: release(find(row.base)) for row in rows},
-        rows=tuple(rows),
-    )
-    # Merged with nothing but itself: in order.
-    return merged(msgspec.structs.replace(found, rows=()), found)
 
+    def __init__(
+        self, bases: Sequence[Base], options: Options, observer: Observer
+    ) -> None:
+        self._bases = bases
+        self._options = options
+        self._observer = observer
+        self._workers = Workers()
+        # Appended to by any thread.
+        self._rows: list[Row] = []
+        self._versions: list[Ready] = []
 
-def _all_rows(
-    where: Place,
-    bases: Sequence[Base],
-    options: Options,
-    observer: Observer,
-    versions: list[Ready],
-) -> Iterator[Row]:
-    single = [name for name in options.figures if name in figures.SINGLE]
-    # Made one by one: pip and git are quick, and their errors plain.
-    places = [(base, tree) for base in bases for tree in TREES] if single else []
-    for base, tree in places:
-        where.tree(base, tree)
-    with ThreadPoolExecutor(options.jobs) as pool:
-        jobs = [
-            pool.submit(_rows, where, *each, single, options, observer, versions)
-            for each in places
-        ]
+    def run(self) -> None:
+        """Run every figure to its end.
+
+        Raises:
+            Precondition: a wheel cannot be had, a tree not be written, or a process
+                died.
+            SimulatorFailed: a task ended with an exception.
+        """
         try:
-            for job in as_completed(jobs):
-                yield from job.result()
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
-    if "cost" in options.figures:
-        for base in bases:
-            yield from _cost_rows(where, base, options, observer, versions)
+            with place(self._observer.note) as where:
+                self._single(where)
+                if "cost" in self._options.figures:
+                    for base in self._bases:
+                        self._cost(where, base)
+        finally:
+            self._workers.stop()
 
-
-def _rows(
-    where: Place,
-    base: Base,
-    tree: str,
-    names: Sequence[str],
-    options: Options,
-    observer: Observer,
-    versions: list[Ready],
-) -> list[Row]:
-    what = f"{base.tag} {tree}"
-    progress = observer.started(what)
-    with Worker(where.tree(base, tree)) as worker:
-        versions.append(worker.ready)
-        setting = Setting(
-            base=base.tag,
-            tree=tree,
-            seed=options.seed,
-            worker=worker,
-            progress=progress,
+    def results(self) -> Results | None:
+        """All rows so far, in order; None where there is none."""
+        rows = tuple(self._rows)
+        if not rows:
+            return None
+        ready = self._versions[-1]
+        found = Results(
+            form=FORM,
+            tool=__version__,
+            host=Host(
+                python=ready.python,
+                torch=ready.torch,
+                platform=f"{platform.system()} {platform.machine()}",
+            ),
+            releases={row.base: release(find(row.base)) for row in rows},
+            rows=rows,
         )
-        rows = [row for name in names for row in figures.SINGLE[name](setting)]
-    observer.ended(what)
-    return rows
+        # Merged with nothing but itself: in order.
+        return merged(msgspec.structs.replace(found, rows=()), found)
 
+    def _single(self, where: Place) -> None:
+        """The figures of one tree each, a few trees at a time."""
+        names = [name for name in self._options.figures if name in figures.SINGLE]
+        # Made one by one: pip and git are quick, and their errors plain.
+        places = [(base, tree) for base in self._bases for tree in TREES]
+        for base, tree in places if names else ():
+            where.tree(base, tree)
+        with ThreadPoolExecutor(self._options.jobs) as pool:
+            jobs = [
+                pool.submit(self._tree, where, base, tree, names)
+                for base, tree in places
+                if names
+            ]
+            try:
+                for job in as_completed(jobs):
+                    job.result()
+            except BaseException:
+                # Else the pool waits for what runs, which may take an hour.
+                self._workers.stop()
+                pool.shutdown(cancel_futures=True)
+                raise
 
-def _cost_rows(
-    where: Place,
-    base: Base,
-    options: Options,
-    observer: Observer,
-    versions: list[Ready],
-) -> Iterator[Row]:
-    """A base's cost and, in the same turns, that of the releases whose own fix came
-    first and is newest: only numbers of one run can be compared."""
-    newest = tuple(load())[-1]
-    references = dict.fromkeys((figures.COST_REFERENCE, newest))
-    measured = [(base, tree, tree) for tree in TREES]
-    measured += [(find(tag), PRISTINE, tag) for tag in references if tag != base.tag]
-    what = f"{base.tag} cost"
-    progress = observer.started(what)
-    with ExitStack() as stack:
-        settings = []
-        for each, tree, name in measured:
-            worker = stack.enter_context(Worker(where.tree(each, tree)))
-            versions.append(worker.ready)
-            settings.append(
-                Setting(
-                    base=base.tag,
-                    tree=name,
-                    seed=options.seed,
-                    worker=worker,
-                    progress=progress,
+    def _tree(self, where: Place, base: Base, tree: str, names: Sequence[str]) -> None:
+        what = f"{base.tag} {tree}"
+        progress = self._observer.started(what)
+        with self._setting(where, base, tree, base, tree, progress) as setting:
+            for name in names:
+                self._keep(figures.SINGLE[name](setting))
+        self._observer.ended(what)
+
+    def _cost(self, where: Place, base: Base) -> None:
+        """A base's cost and, in the same turns, that of the releases whose own fix
+        came first and is newest: only numbers of one run can be compared."""
+        newest = tuple(load())[-1]
+        references = dict.fromkeys((figures.COST_REFERENCE, newest))
+        measured = [(base, tree, tree) for tree in TREES]
+        measured += [
+            (find(tag), PRISTINE, tag) for tag in references if tag != base.tag
+        ]
+        what = f"{base.tag} cost"
+        progress = self._observer.started(what)
+        with ExitStack() as stack:
+            settings = [
+                stack.enter_context(
+                    self._setting(where, each, tree, base, name, progress)
                 )
+                for each, tree, name in measured
+            ]
+            self._keep(figures.cost(settings))
+        self._observer.ended(what)
+
+    @contextmanager
+    def _setting(
+        self,
+        where: Place,
+        base: Base,
+        tree: str,
+        told_base: Base,
+        told_tree: str,
+        progress: Progress,
+    ) -> Iterator[Setting]:
+        """A process in a tree, whose rows are told by another base and tree where
+        that is what they are compared with."""
+        with self._workers.start(where.tree(base, tree)) as worker:
+            self._versions.append(worker.ready)
+            yield Setting(
+                base=told_base.tag,
+                tree=told_tree,
+                seed=self._options.seed,
+                worker=worker,
+                progress=progress,
             )
-        yield from figures.cost(settings)
-    observer.ended(what)
+
+    def _keep(self, rows: Iterator[Row]) -> None:
+        for row in rows:
+            self._rows.append(row)
+            self._observer.found(row)

@@ -220,7 +220,7 @@ def _closer(axes: Axes, found: records.Growth) -> None:
     )
     inset.set_ylim(0, found.swa_peak * 1.15)
     inset.yaxis.set_major_locator(ticker.MultipleLocator(max(1, found.swa_peak // 4)))
-    inset.set_xticks((0, 50_000, 100_000))
+    inset.set_xticks((0, found.output_tokens // 2, found.output_tokens))
     inset.tick_params(labelsize=8)
     _thousands(inset)
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 
-from ..errors import BadInput
 from ..proof import PATCHED, PRISTINE
 
 FORM = 1
@@ -119,25 +117,6 @@ def save(results: Results) -> bytes:
     text = msgspec.json.format(msgspec.json.encode(head), indent=1).decode()
     rows = ",\n  ".join(msgspec.json.encode(row).decode() for row in results.rows)
     return text.replace('"rows": []', f'"rows": [\n  {rows}\n ]').encode() + b"\n"
-
-
-def load(path: Path) -> Results:
-    """The results in a file.
-
-    Raises:
-        BadInput: the file is missing or not of the expected form.
-    """
-    try:
-        results = msgspec.json.decode(path.read_bytes(), type=Results)
-    except (OSError, msgspec.MsgspecError) as error:
-        raise BadInput(
-            f"{path} cannot be read as results of the bench",
-            cause=str(error),
-            next_step="make them again with `dspark-patches bench --readme`",
-        ) from error
-    if results.form != FORM:
-        raise BadInput(f"{path} has the form {results.form}; this tool reads {FORM}")
-    return results
 
 
 def _sorted(rows: Iterable[Row]) -> tuple[Row, ...]:

@@ -8,7 +8,8 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +44,52 @@ class Outcome(msgspec.Struct, frozen=True):
     cpu_seconds: float
 
 
+class Workers:
+    """All processes of a run, so that whoever stops it can end them.
+
+    A thread that waits for its process cannot be told to stop; it finds that the
+    process has ended.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._live: set[Worker] = set()
+        self._stopped = False
+
+    @contextmanager
+    def start(self, tree: Path) -> Iterator[Worker]:
+        """A context in which a process waits for tasks.
+
+        Args:
+            tree: the folder that holds ``python/sglang``.
+
+        Raises:
+            Precondition: it does not start, or the run was stopped.
+        """
+        worker = Worker(tree)
+        with self._lock:
+            if self._stopped:
+                raise Precondition("the run was stopped")
+            worker.start()
+            self._live.add(worker)
+        try:
+            worker.await_ready()
+            yield worker
+        finally:
+            with self._lock:
+                self._live.discard(worker)
+                worker.end()
+
+    def stop(self) -> None:
+        """End every process; none starts from now on."""
+        with self._lock:
+            self._stopped = True
+            for worker in self._live:
+                worker.kill()
+
+
 class Worker:
-    """A context in which tasks run one after the other.
+    """A process that runs tasks one after the other, see :class:`Workers`.
 
     Args:
         tree: the folder that holds ``python/sglang``.
@@ -54,6 +99,19 @@ class Worker:
         self._tree = tree.resolve()
 
     def __enter__(self) -> Worker:
+        self.start()
+        try:
+            self.await_ready()
+        except BaseException:
+            self.end()
+            raise
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.end()
+
+    def start(self) -> None:
+        """Start the process, and do not wait for it."""
         simulator = bases.data_root() / "test" / "model"
         environment = runner.environment(self._tree)
         path = os.pathsep.join([environment["PYTHONPATH"], str(simulator)])
@@ -68,27 +126,34 @@ class Worker:
             stderr=self._log,
             start_new_session=True,
         )
-        try:
-            self.ready = msgspec.convert(self._event(), Ready, strict=False)
-            if not Path(self.ready.sglang_file).is_relative_to(self._tree):
-                raise Precondition(
-                    f"the simulator would run {self.ready.sglang_file}",
-                    cause=f"sglang was expected below {self._tree}",
-                    next_step="use an environment without an sglang of its own",
-                )
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
 
-    def __exit__(self, *error: object) -> None:
-        try:
+    def await_ready(self) -> None:
+        """Wait until it has imported SGLang.
+
+        Raises:
+            Precondition: it ended, or imported another SGLang.
+        """
+        self.ready = msgspec.convert(self._event(), Ready, strict=False)
+        if not Path(self.ready.sglang_file).is_relative_to(self._tree):
+            raise Precondition(
+                f"the simulator would run {self.ready.sglang_file}",
+                cause=f"sglang was expected below {self._tree}",
+                next_step="use an environment without an sglang of its own",
+            )
+
+    def kill(self) -> None:
+        """Kill the process and all that it started; to be called before ``end``."""
+        with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
+
+    def end(self) -> None:
+        """Kill it, and let nothing of it stay."""
+        self.kill()
         self._process.wait()
         for stream in (self._process.stdin, self._process.stdout, self._log):
-            stream.close()
+            # What it was not told any more is still in the buffer.
+            with suppress(BrokenPipeError):
+                stream.close()
 
     def run(
         self,
@@ -101,8 +166,10 @@ class Worker:
             SimulatorFailed: it ended with an exception.
             Precondition: the process died or hung.
         """
-        self._process.stdin.write(msgspec.json.encode(task) + b"\n")
-        self._process.stdin.flush()
+        # One that has died is noticed below: it tells nothing more.
+        with suppress(BrokenPipeError):
+            self._process.stdin.write(msgspec.json.encode(task) + b"\n")
+            self._process.stdin.flush()
         while True:
             event = self._event()
             if event["event"] == "record":
@@ -118,7 +185,8 @@ class Worker:
             line = self._process.stdout.readline()
         finally:
             watchdog.cancel()
-        if line:
+        # One that is killed may leave half a line.
+        if line.endswith(b"\n"):
             return msgspec.json.decode(line)
         status = self._process.wait()
         self._log.seek(0)

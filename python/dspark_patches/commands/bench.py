@@ -5,14 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from .. import bases
-from ..bench import docs, figures, job, results
-from ..errors import Usage
-from ..files import replace_all
+from ..bench import docs, figures
+from ..bench import form as results_form
+from ..bench import job
+from ..bench.results import Results
+from ..errors import Exit, Usage
+from ..files import replace_all, writable
 from ..report import line
-from ..report_bench import bench_reporter
+from ..report_bench import BenchReporter, bench_reporter
 from . import options as shared
+
+_OF_A_RUN = {"base": "BASE", "names": "--figure", "seed": "--seed", "jobs": "--jobs"}
 
 
 @click.command(name="bench")
@@ -51,7 +57,9 @@ from . import options as shared
     help="Write the clone's docs/figures anew, old results of other tasks kept.",
 )
 @shared.form
+@click.pass_context
 def command(
+    context: click.Context,
     base: tuple[str, ...],
     names: tuple[str, ...],
     seed: int,
@@ -67,7 +75,8 @@ def command(
     caches: how SWA memory grows with one generation, how many requests fit, what
     an overload loses to retraction, and what a decode step costs. All bases and
     figures take an hour or two on one core; the same seed gives the same figures,
-    the cost apart.
+    the cost apart. Interrupted, it ends with 130 and still writes what --readme,
+    --plot or --format json asked for, of the tasks that were done.
 
     \b
     Examples:
@@ -79,24 +88,85 @@ def command(
     """
     with bench_reporter(form) as reporter:
         if source:
-            found = results.load(source)
+            _refuse_options_of_a_run(context)
+            found = results_form.load(source)
+            _prepare(plot, readme)
+            _write(found, plot, readme)
         else:
-            chosen = tuple(map(bases.find, dict.fromkeys(base))) or bases.with_series()
-            if not chosen:
-                raise Usage("no base has a series", next_step="see patches/")
             options = job.Options(
                 figures=tuple(dict.fromkeys(names)) or figures.NAMES,
                 seed=seed,
                 jobs=jobs,
             )
-            found = job.bench(chosen, options, reporter)
-        if readme:
-            found = docs.merge_into_clone(found)
-            replace_all(docs.files(found))
-            line(
-                f"{docs.folder()} is written; next: dspark-patches readme", stderr=True
-            )
-        if plot:
-            replace_all(docs.pictures(found, plot))
-            line(f"pictures are in {plot}", stderr=True)
+            run = job.Run(_chosen(base), options, reporter)
+            _prepare(plot, readme)
+            found = _finish(run, reporter, plot, readme, form)
         reporter.finish(found)
+
+
+def _refuse_options_of_a_run(context: click.Context) -> None:
+    given = [
+        shown
+        for name, shown in _OF_A_RUN.items()
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+    ]
+    if given:
+        raise Usage(
+            f"--from runs nothing, and {' and '.join(given)} would say what to run",
+            next_step="leave one of them out",
+        )
+
+
+def _prepare(plot: Path | None, readme: bool) -> None:
+    """What cannot be written after an hour is told now."""
+    if plot or readme:
+        docs.need_plots()
+    if plot:
+        writable(plot)
+    if readme:
+        writable(docs.folder())
+        docs.in_clone()
+
+
+def _chosen(names: tuple[str, ...]) -> tuple[bases.Base, ...]:
+    chosen = tuple(map(bases.find, dict.fromkeys(names))) or bases.with_series()
+    if not chosen:
+        raise Usage("no base has a series", next_step="see patches/")
+    return chosen
+
+
+def _finish(
+    run: job.Run, reporter: BenchReporter, plot: Path | None, readme: bool, form: str
+) -> Results:
+    """Run to the end, or write what was found until then.
+
+    Raises:
+        Exit: it was interrupted, and JSON is wanted: one object, not two.
+    """
+    try:
+        run.run()
+    except BaseException as error:
+        found = run.results()
+        if found is None:
+            raise
+        line(f"{len(found.rows)} tasks were done before", stderr=True)
+        _write(found, plot, readme)
+        if form == "json" and isinstance(error, KeyboardInterrupt):
+            reporter.finish(found)
+            raise click.exceptions.Exit(Exit.INTERRUPTED) from error
+        raise
+    found = run.results()
+    _write(found, plot, readme)
+    return found
+
+
+def _write(found: Results, plot: Path | None, readme: bool) -> None:
+    if readme:
+        whole = docs.merged_into_clone(found)
+        replace_all(docs.files(whole))
+        line(f"{docs.folder()} is written; next: dspark-patches readme", stderr=True)
+    if plot:
+        drawn = docs.pictures(found, plot)
+        replace_all(drawn)
+        done = "pictures are in" if drawn else "there is nothing to draw, none are in"
+        line(f"{done} {plot}", stderr=True)

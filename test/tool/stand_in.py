@@ -1,0 +1,69 @@
+"""Stands for the simulator: made-up records, at once, without SGLang.
+
+Run as ``decode_simulator`` in a fake release's tree. Files beside it tell it to
+behave worse: ``hang`` to take no end of a task (its process id goes to ``hung``),
+``die`` to exit instead, ``fail`` to tell that a task raised.
+"""
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+import sglang
+
+HERE = Path(__file__).parent
+SUMMARY = [20_000, 30_000]
+
+
+def record(task):
+    kind = task["type"]
+    if kind == "long_generation":
+        aborted = dict(steps=9, output_tokens=500, outcome="aborted", swa_peak=512)
+        return dict(aborted, full_peak=512, swa_samples=[[0, 256], [500, 512]])
+    if kind == "together":
+        fits = task["requests"] <= 13
+        peak = task["node"]["full_size"] * task["requests"] // 13
+        running = dict(steps=9, fit=fits, most_running=task["requests"])
+        return dict(running, swa_peak=1, full_peak=peak)
+    if kind == "load":
+        counts = ("decode_steps", "retracted", "aborted", "finished")
+        sample = dict.fromkeys((*counts, "reprefilled_tokens"), 5)
+        whole = dict(hit_rate=0.5, prefilled_tokens=9, mean_running=3, output_tokens=7)
+        return dict(whole, dead_swa=[0, 256], samples=[sample])
+    if kind == "prepare_cost":
+        return dict(nanoseconds=SUMMARY)
+    return dict.fromkeys(("fits", "short", "short_again", "reclaimed"), SUMMARY)
+
+
+def tell(event, **fields):
+    print(json.dumps({"event": event, **fields}), flush=True)
+
+
+def misbehave(task):
+    if (HERE / "die").exists():
+        sys.exit("out of luck")
+    if (HERE / "fail").exists():
+        tell("failed", traceback="Oops")
+        return True
+    # One figure before, so that something was found.
+    if (HERE / "hang").exists() and task["type"] != "long_generation":
+        with open(HERE / "hung", "a") as stream:
+            stream.write(f"{os.getpid()}\n")
+        time.sleep(600)
+    return False
+
+
+def main():
+    where = os.path.realpath(sglang.__file__)
+    tell("ready", sglang_file=where, python="3", torch="2", caches=["chunk"])
+    for line in sys.stdin:
+        task = json.loads(line)
+        tell("progress", done=1, of=2)
+        if not misbehave(task):
+            tell("record", record=record(task), cpu_seconds=0.5)
+
+
+if __name__ == "__main__":
+    main()
