@@ -59,6 +59,13 @@ def load(tree, dead_swa, name="reported pool, page 256", retracted=40) -> Row:
     return row("retraction", "v0.5.16", tree, name, record, task)
 
 
+def overload(tree, died) -> Row:
+    counts = ("finished", "aborted", "retracted", "decode_steps")
+    record = dict.fromkeys(counts, 4) | dict(died=died)
+    task = dict(node=figures.node(FULL), seed=0, requests=96)
+    return row("pd", "v0.5.16", tree, "without", record, task)
+
+
 def summary(median, **other):
     """Of nanoseconds, from microseconds."""
     return dict(

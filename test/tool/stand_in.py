@@ -1,8 +1,9 @@
 """Stands for the simulator: made-up records, at once, without SGLang.
 
 Run as ``decode_simulator`` in a fake release's tree. Files beside it tell it to
-behave worse: ``hang`` to take no end of a task (its process id goes to ``hung``),
-``die`` to exit instead, ``fail`` to tell that a task raised.
+behave worse: ``die`` to exit instead of a record, ``leave`` to exit after one; and,
+after the first figure, ``fail`` to tell that a task raised, ``hang`` to take no end
+of it (the process id goes to ``hung``).
 """
 
 import json
@@ -32,6 +33,9 @@ def record(task):
         sample = dict.fromkeys((*counts, "reprefilled_tokens"), 5)
         whole = dict(hit_rate=0.5, prefilled_tokens=9, mean_running=3, output_tokens=7)
         return dict(whole, dead_swa=[0, 256], samples=[sample])
+    if kind == "overload":
+        counts = ("finished", "aborted", "retracted", "decode_steps")
+        return dict.fromkeys(counts, 4) | dict(died="OSError: no")
     if kind == "prepare_cost":
         return dict(nanoseconds=SUMMARY)
     return dict.fromkeys(("fits", "short", "short_again", "reclaimed"), SUMMARY)
@@ -42,13 +46,15 @@ def tell(event, **fields):
 
 
 def misbehave(task):
+    """Whether there is no record to tell."""
     if (HERE / "die").exists():
         sys.exit("out of luck")
+    if task["type"] == "long_generation":
+        return False
     if (HERE / "fail").exists():
         tell("failed", traceback="Oops")
         return True
-    # One figure before, so that something was found.
-    if (HERE / "hang").exists() and task["type"] != "long_generation":
+    if (HERE / "hang").exists():
         with open(HERE / "hung", "a") as stream:
             stream.write(f"{os.getpid()}\n")
         time.sleep(600)
@@ -63,6 +69,8 @@ def main():
         tell("progress", done=1, of=2)
         if not misbehave(task):
             tell("record", record=record(task), cpu_seconds=0.5)
+        if (HERE / "leave").exists():
+            return
 
 
 if __name__ == "__main__":

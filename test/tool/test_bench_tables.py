@@ -11,6 +11,7 @@ from bench_rows import (
     found,
     growth,
     load,
+    overload,
     together,
 )
 
@@ -109,6 +110,12 @@ def test_no_batch_that_gave_up_is_no_division_by_zero():
     row = cells(short(load("pristine", [256]), load("patched", [])))
     assert row["gave up with dead SWA"] == "1 of 1 -> 0 of 0"
     assert row["dead SWA tokens then"] == "256 -> 0"
+
+
+def test_an_overload_tells_what_ended_the_scheduler():
+    row = cells(only(overload("pristine", "OSError: no copy"), overload("patched", "")))
+    assert row["scheduler"] == "OSError -> runs on"
+    assert (row["host copy"], row["finished"]) == ("without", "4")
 
 
 def test_cost_is_compared_by_its_medians():

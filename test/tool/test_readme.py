@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import bench_rows
+import msgspec
 import pytest
 
 from dspark_patches import bases, readme
+from dspark_patches.bench import place, results
 from dspark_patches.errors import BadInput
 
 README = "# title\n<!-- begin {name} -->\n{inside}<!-- end {name} -->\nrest\n"
@@ -31,6 +34,31 @@ def test_says_which_part_is_out_of_date_and_where(tmp_path):
 def test_refuses_a_part_without_a_source(tmp_path):
     with pytest.raises(BadInput, match="'nowhere'"):
         readme.fill(README.format(name="nowhere", inside=""), [], tmp_path)
+
+
+def test_says_whose_figures_are_missing_or_of_other_patches(machine, tmp_path):
+    folder = tmp_path / "figures"
+    folder.mkdir()
+    current = place.release(machine.base)
+    known = [machine.base, machine.later]
+    path = folder / "results.json"
+
+    def findings(release):
+        path.write_bytes(results.save(bench_rows.found(ROW, release=release)))
+        return readme.check("", known, tmp_path)
+
+    (finding,) = findings(current)
+    assert finding.what == "the figures of v0.5.17 are missing or of other patches"
+    (finding,) = findings(msgspec.structs.replace(current, lock_blob="0" * 40))
+    assert "figures of v0.5.16, v0.5.17 are" in finding.what
+    assert "`dspark-patches bench v0.5.16 v0.5.17 --readme`" in finding.mend
+    known.pop()
+    assert findings(current) == ()
+    path.unlink()
+    assert readme.check("", known, tmp_path) == ()
+
+
+ROW = bench_rows.growth("v0.5.16")
 
 
 def test_tables_the_series_with_the_fix_s_own_words():

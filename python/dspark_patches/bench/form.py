@@ -67,6 +67,7 @@ _FIGURES = {
     "capacity": _Figure("[a-z]+ [1-9][0-9]*", records.Together),
     "limit": _Figure("[a-z]+ (fits|fails)", records.Together, _Requests),
     "retraction": _Figure("|".join(map(re.escape, LOADS)), _Load),
+    "pd": _Figure("with|without", records.Overload, _Requests),
     "cost": _Figure("[1-9][0-9]*", _Cost),
     "check cost": _Figure("[1-9][0-9]*", records.CheckCost),
 }

@@ -75,7 +75,8 @@ def growth(results: Results) -> Figure:
     base, limit = rows[0][0].base, rows[0][0].task["node"]["swa_size"]
     figure, axes = pyplot.subplots(figsize=(_WIDTH, 4), layout="constrained")
     axes.axhline(limit, color=_QUIET, linestyle="--", linewidth=1)
-    axes.text(1_000, limit * 1.02, f"the SWA pool: {limit:,} tokens", color=_QUIET)
+    above = dict(color=_QUIET, transform=axes.get_yaxis_transform())
+    axes.text(0.01, limit * 1.02, f"the SWA pool: {limit:,} tokens", **above)
     for row, found in rows:
         label = f"{_LABELS[row.tree]}: {found.outcome} at {found.output_tokens:,}"
         _generation(axes, found, row.tree, label)

@@ -16,7 +16,14 @@ HOW_TO_READ = (
 
 def tables(results: Results) -> tuple[Table, ...]:
     """Every table that the results have rows for."""
-    made = (pools.growth, pools.capacity, load.retraction, cost.cost, cost.check_cost)
+    made = (
+        pools.growth,
+        pools.capacity,
+        load.retraction,
+        load.pd,
+        cost.cost,
+        cost.check_cost,
+    )
     return _filled(make(results) for make in made)
 
 

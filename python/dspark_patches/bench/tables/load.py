@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from statistics import fmean
 
 from .. import records
-from ..figures import LOADS
+from ..figures import LOADS, PD_REQUESTS
 from ..results import Results
 from .table import Table, by_tree, number, pair
 
@@ -63,6 +63,32 @@ def retraction_short(results: Results) -> Table:
             (base, *_cells(trees))
             for (base, name), trees in found.items()
             if name == SHOWN
+        ),
+    )
+
+
+def pd(results: Results) -> Table:
+    """The decode side of a prefill/decode pair."""
+    found = by_tree(results, "pd", records.Overload)
+    return Table(
+        figure="pd",
+        title="An overloaded decode node behind a prefill node",
+        note=(
+            f"{PD_REQUESTS} requests at once. *host copy*: whether the KV pool can copy "
+            "a retracted request's KV to the host. *scheduler*: the exception that "
+            "ended its loop and, with it, every request that had not finished."
+        ),
+        header=("base", "host copy", "scheduler", "finished", "aborted", "retracted"),
+        rows=tuple(
+            (
+                base,
+                name,
+                pair(trees, lambda found: found.died.split(":")[0] or "runs on"),
+                pair(trees, lambda found: number(found.finished)),
+                pair(trees, lambda found: number(found.aborted)),
+                pair(trees, lambda found: number(found.retracted)),
+            )
+            for (base, name), trees in found.items()
         ),
     )
 

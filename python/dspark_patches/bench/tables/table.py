@@ -16,7 +16,7 @@ Record = TypeVar("Record", bound=msgspec.Struct)
 CACHE = "chunk"
 
 # The columns that hold words; all others hold numbers.
-_WORDS = ("base", "cache", "load", "outcome")
+_WORDS = ("base", "cache", "load", "outcome", "host copy", "scheduler")
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True):
