@@ -6,7 +6,7 @@ import pytest
 
 from dspark_patches import bases
 from dspark_patches.bench import figures
-from dspark_patches.bench.worker import Worker
+from dspark_patches.bench.worker import SimulatorFailed, Worker
 from dspark_patches.proof import PATCHED, PRISTINE
 
 TAGS = [base.tag for base in bases.with_series()]
@@ -21,6 +21,13 @@ def workers(cases):
         return Worker(cases.where.tree(bases.find(tag), tree))
 
     return start
+
+
+@pytest.fixture(scope="module")
+def worker(workers):
+    """One in the newest base's patched tree, for tasks of no time."""
+    with workers(TAGS[-1], PATCHED) as started:
+        yield started
 
 
 @pytest.mark.parametrize("tag", UNEVICTED)
@@ -72,13 +79,30 @@ def test_the_machine_finds_the_known_defects(cases, monkeypatch, tag, checks, de
     assert defect in str(outcome.faults)
 
 
-def test_the_same_seed_gives_the_same_run(workers):
+def test_the_same_seed_gives_the_same_run(worker):
     task = dict(
         type="load",
         decode_steps=200,
         seed=3,
         node=figures.node(32_768, page_size=16, max_reqs=32, max_context_len=4_096),
     )
-    with workers(TAGS[-1], PATCHED) as worker:
-        first, again = (worker.run(task).record for _ in range(2))
+    first, again = (worker.run(task).record for _ in range(2))
     assert first == again
+
+
+@pytest.mark.parametrize(
+    ("accepted", "steps"), [(1, 600), (6, 100), ((1, 2, 6), 200)], ids=str
+)
+def test_what_is_accepted_can_be_told(worker, accepted, steps):
+    # The first token is the prefill's. Under overlap a step would run ahead.
+    task = dict(type="long_generation", max_new_tokens=601, accepted=accepted)
+    node = figures.node(32_768, page_size=16, overlap=False)
+    record = worker.run(task | dict(node=node)).record
+    assert record["steps"] == steps
+
+
+@pytest.mark.parametrize("accepted", [0, 7, (), (3, 7)], ids=str)
+def test_no_more_is_accepted_than_was_drafted(worker, accepted):
+    task = dict(type="long_generation", accepted=accepted)
+    with pytest.raises(SimulatorFailed, match="cannot be accepted"):
+        worker.run(task | dict(node=figures.node(32_768)))

@@ -17,7 +17,7 @@ import msgspec
 from sglang.srt.managers.schedule_batch import ScheduleBatch
 
 from .config import NodeConfig
-from .forward import Uniform
+from .forward import Accepted, acceptance
 from .node import Node
 
 # So long that every request is past its prompt's window and has been evicted.
@@ -36,6 +36,7 @@ class PrepareCost(msgspec.Struct, frozen=True, kw_only=True, tag="prepare_cost")
     node: NodeConfig
     requests: int
     seed: int = 0
+    accepted: Accepted = None
     prompt_len: int = 256
     steps: int = 256
 
@@ -56,6 +57,7 @@ class CheckCost(msgspec.Struct, frozen=True, kw_only=True, tag="check_cost"):
     node: NodeConfig
     requests: int
     seed: int = 0
+    accepted: Accepted = None
     prompt_len: int = 256
     rounds: int = 24
 
@@ -81,9 +83,7 @@ class _Steady:
 
     def __init__(self, task) -> None:
         self._stack = ExitStack()
-        self.node = self._stack.enter_context(
-            Node(task.node, Uniform(task.seed, 1, task.node.draft_tokens))
-        )
+        self.node = self._stack.enter_context(Node(task.node, acceptance(task)))
         for i in range(task.requests):
             self.node.submit(
                 rid=f"r{i}",

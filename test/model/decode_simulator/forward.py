@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Protocol, Union
 
 import numpy as np
 import torch
@@ -13,6 +13,8 @@ from sglang.srt.managers.schedule_batch import Req, ScheduleBatch
 from sglang.srt.managers.utils import GenerationBatchResult
 from sglang.srt.speculative.draft_worker_common import make_draft_input_v2
 from sglang.test.kits.spec_decode_kit import VOCAB_SIZE
+
+Accepted = Union[int, tuple[int, ...], None]
 
 STOP_TOKEN = VOCAB_SIZE - 1
 _TOKEN = 1
@@ -58,17 +60,33 @@ class Uniform:
 
 
 class Trace:
-    """Recorded numbers per request id, from the start again at their end."""
+    """Recorded numbers, for each request from the start, and again at their end."""
 
-    def __init__(self, accepted: Mapping[str, Sequence[int]]) -> None:
+    def __init__(self, accepted: Sequence[int]) -> None:
         self._accepted = accepted
         self._step: dict[str, int] = {}
 
     def __call__(self, req: Req) -> int:
         step = self._step.get(req.rid, 0)
         self._step[req.rid] = step + 1
-        trace = self._accepted[req.rid]
-        return trace[step % len(trace)]
+        return self._accepted[step % len(self._accepted)]
+
+
+def acceptance(task) -> Acceptance:
+    """What the ``accepted`` of a task stands for: nothing for numbers uniform on 1
+    to the node's ``draft_tokens``, one number for each step, or a trace of them.
+
+    Raises:
+        ValueError: it is no number that a block can have accepted.
+    """
+    most = task.node.draft_tokens
+    if task.accepted is None:
+        return Uniform(task.seed, 1, most)
+    fixed = isinstance(task.accepted, int)
+    trace = (task.accepted,) if fixed else task.accepted
+    if not trace or not all(1 <= accepted <= most for accepted in trace):
+        raise ValueError(f"of {most} draft tokens {task.accepted} cannot be accepted")
+    return Fixed(task.accepted) if fixed else Trace(trace)
 
 
 class Pattern:

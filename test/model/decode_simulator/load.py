@@ -13,7 +13,7 @@ from sglang.srt.managers.schedule_batch import Req, ScheduleBatch
 
 from . import state
 from .config import NodeConfig
-from .forward import Uniform
+from .forward import Accepted, acceptance
 from .node import Node
 
 
@@ -34,6 +34,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True, tag="load"):
 
     node: NodeConfig
     seed: int = 0
+    accepted: Accepted = None
     decode_steps: int = 4_000
     waiting: int = 8
     prompt_len: tuple[int, int] = (64, 1_024)
@@ -83,7 +84,7 @@ def load(
     samples: list[LoadSample] = []
     running = submitted = 0
     lengths: dict[str, int] = {}
-    accept = Uniform(task.seed, 1, task.node.draft_tokens)
+    accept = acceptance(task)
     retractions = _Retractions(task.node)
     with Node(task.node, accept) as node, retractions.watch():
         counters = node.counters

@@ -1,8 +1,5 @@
-"""A Hypothesis state machine over a node: any order of what can happen to it.
-
-After every rule the whole state is checked, and at the end that all memory
-returns.
-"""
+"""A Hypothesis state machine over a node: any order of what can happen to it, the
+whole state checked after every rule, and at the end that all memory returns."""
 
 from __future__ import annotations
 
@@ -198,8 +195,7 @@ class DecodeMachine(RuleBasedStateMachine):
     @invariant()
     def no_false_retraction(self) -> None:
         with self._noted():
-            found = self.promises.false_retractions
-            assert not found, found[0]
+            assert not self.promises.false_retractions, self.promises.false_retractions
 
     def teardown(self) -> None:
         if not hasattr(self, "stack"):

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import msgspec
 
 from .config import NodeConfig
-from .forward import Uniform
+from .forward import Accepted, acceptance
 from .node import Node
 
 
@@ -23,6 +23,7 @@ class Overload(msgspec.Struct, frozen=True, kw_only=True, tag="overload"):
 
     node: NodeConfig
     seed: int = 0
+    accepted: Accepted = None
     requests: int = 96
     prompt_len: int = 64
     output_len: int = 600
@@ -50,7 +51,7 @@ def overload(
     """Serve them; progress is told in requests that have ended."""
     rng = random.Random(task.seed)
     died = ""
-    with Node(task.node, Uniform(task.seed, 1, task.node.draft_tokens)) as node:
+    with Node(task.node, acceptance(task)) as node:
         counters = node.counters
         for number in range(task.requests):
             node.submit(

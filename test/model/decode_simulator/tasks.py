@@ -22,7 +22,7 @@ from .cost import (
     check_cost,
     prepare_cost,
 )
-from .forward import Uniform
+from .forward import Accepted, acceptance
 from .load import Load, LoadRecord, load
 from .node import Node
 from .overload import Overload, OverloadRecord, overload
@@ -40,6 +40,7 @@ class LongGeneration(msgspec.Struct, frozen=True, kw_only=True, tag="long_genera
 
     node: NodeConfig
     seed: int = 0
+    accepted: Accepted = None
     prompt_len: int = 8
     max_new_tokens: int = 100_000
     sample_every: int = 1_000
@@ -73,6 +74,7 @@ class Together(msgspec.Struct, frozen=True, kw_only=True, tag="together"):
     node: NodeConfig
     requests: int
     seed: int = 0
+    accepted: Accepted = None
     prompt_len: int = 1_024
     max_new_tokens: int = 32_768
 
@@ -124,7 +126,7 @@ def long_generation(
 ) -> LongGenerationRecord:
     """Run :class:`LongGeneration`; progress is told in output tokens."""
     samples, swa_peak, full_peak, next_sample = [], 0, 0, 0
-    with Node(task.node, _uniform(task)) as node:
+    with Node(task.node, acceptance(task)) as node:
         req = node.submit(
             prompt_len=task.prompt_len, max_new_tokens=task.max_new_tokens
         )
@@ -152,7 +154,7 @@ def together(
 ) -> TogetherRecord:
     """Run :class:`Together`; progress is told in output tokens of the first."""
     swa_peak = full_peak = most_running = 0
-    with Node(task.node, _uniform(task)) as node:
+    with Node(task.node, acceptance(task)) as node:
         reqs = [
             node.submit(
                 prompt_len=task.prompt_len,
@@ -179,10 +181,6 @@ def together(
             swa_peak=swa_peak,
             full_peak=full_peak,
         )
-
-
-def _uniform(task) -> Uniform:
-    return Uniform(task.seed, 1, task.node.draft_tokens)
 
 
 def _outcome(node: Node, rid: str) -> str:
