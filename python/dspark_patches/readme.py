@@ -22,6 +22,8 @@ _PART = re.compile(
     r"(?P<begin><!-- begin (?P<name>[a-z0-9/-]+) -->\n).*?(?P<end><!-- end (?P=name) -->)",
     re.DOTALL,
 )
+# What writes the files below a folder of docs.
+_MAKERS = {"figures": " with `dspark-patches bench --readme`"}
 _MEND = "run `dspark-patches readme`"
 
 
@@ -113,5 +115,5 @@ def _content(name: str, bases: Sequence[Base], docs: Path) -> str:
         raise BadInput(
             f"README.md asks for the part {name!r}, and {source} cannot be read",
             cause=str(error),
-            next_step="write that file, or take the part out",
+            next_step=f"make it{_MAKERS.get(source.parent.name, '')}, or take the part out",
         ) from error

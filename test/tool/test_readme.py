@@ -36,6 +36,12 @@ def test_refuses_a_part_without_a_source(tmp_path):
         readme.fill(README.format(name="nowhere", inside=""), [], tmp_path)
 
 
+def test_says_what_makes_a_part_that_is_not_there(tmp_path):
+    with pytest.raises(BadInput) as raised:
+        readme.fill(README.format(name="figures/cost", inside=""), [], tmp_path)
+    assert "dspark-patches bench --readme" in raised.value.next_step
+
+
 def test_says_whose_figures_are_missing_or_of_other_patches(machine, tmp_path):
     folder = tmp_path / "figures"
     folder.mkdir()

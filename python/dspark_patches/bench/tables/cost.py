@@ -10,7 +10,8 @@ from ..figures import COST_REFERENCE, COST_REQUESTS
 from ..results import TREES, Results
 from .table import Table, by_tree, number, pair
 
-_RATIOS = (f"{PATCHED} / {PRISTINE}", f"{PATCHED} / {COST_REFERENCE}")
+_RELEASED = "as released"
+_RATIOS = (f"{PATCHED} / {_RELEASED}", f"{PATCHED} / {COST_REFERENCE}")
 
 Trees = Mapping[str, records.Cost]
 
@@ -29,7 +30,7 @@ def cost(results: Results) -> Table:
             f"by a release are that release as it came: {COST_REFERENCE} is the first "
             "with a fix of its own."
         ),
-        header=("base", "requests", *columns, *_RATIOS),
+        header=("base", "requests", _RELEASED, *columns[1:], *_RATIOS),
         rows=tuple(
             (
                 base,
