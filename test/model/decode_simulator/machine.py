@@ -22,7 +22,7 @@ from sglang.srt.managers import scheduler as scheduler_module
 from sglang.srt.managers.schedule_batch import Req
 from sglang.test.kits.spec_decode_compat import prefix_cache_kinds
 
-from . import audit, state
+from . import audit, pd, state
 from .config import NodeConfig
 from .forward import Pattern
 from .node import Node
@@ -39,8 +39,8 @@ class DecodeMachine(RuleBasedStateMachine):
     """Submit, decode, stop, retract, abort, and pools that shrink and grow.
 
     Attributes:
-        checks: those of :data:`CHECKS` that are made; ``handoff`` are the nodes
-            behind a prefill node, ``backup`` the pools that cannot copy to the host.
+        checks: those of :data:`CHECKS` that are made; ``handoff`` brings nodes behind
+            a prefill node, ``backup`` pools that cannot copy to the host.
         totals: what happened in all machines of this process.
     """
 
@@ -76,6 +76,8 @@ class DecodeMachine(RuleBasedStateMachine):
             mode = ("null", mode[1])
         if "backup" not in self.checks:
             host_copy = True
+        if mode[0] == "decode" and not pd.counts_whole_pages():
+            page_size = 1
         # Pools of a few requests' size, so that memory does run out.
         unit = max(page_size, 4)
         self._pattern = Pattern(DRAFT_TOKENS)

@@ -46,6 +46,13 @@ def single_rank(stack: ExitStack) -> None:
     stack.enter_context(parallel.override(**known))
 
 
+def counts_whole_pages() -> bool:
+    """Whether a resumption counts the pages that it takes. v0.5.16 and v0.5.17 count
+    tokens, and die where two requests that resume in one step find one page."""
+    counted = DecodePreallocQueue._prealloc_required_tokens
+    return "page_size" in inspect.getsource(counted)
+
+
 def add_decode_queues(scheduler: Scheduler, rig: SpecDecodeRig, max_reqs: int) -> None:
     """Give ``scheduler`` what ``init_disaggregation`` gives to a decode node."""
     model_runner = scheduler.tp_worker.model_runner
