@@ -94,13 +94,19 @@ def start(world, tmp_path, monkeypatch):
     scratch.mkdir()
     monkeypatch.setenv("TMPDIR", str(scratch))
 
+    started = []
+
     def start(*arguments):
         command = [sys.executable, "-c", IN_WORLD, str(world.data), *arguments]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        return subprocess.Popen(command, preexec_fn=_heed_signals, **pipes)
+        started.append(subprocess.Popen(command, preexec_fn=_heed_signals, **pipes))
+        return started[-1]
 
     start.scratch = scratch
-    return start
+    yield start
+    for process in started:
+        # One that a failed test has left.
+        process.kill()
 
 
 @pytest.fixture

@@ -85,6 +85,17 @@ def test_readme_keeps_what_it_had(simulator):
     assert (committed() / "requests.svg").exists()
 
 
+def test_readme_takes_away_what_is_made_no_more(simulator):
+    committed().mkdir()
+    for name in ("limit.md", "old.svg", "notes.txt"):
+        (committed() / name).touch()
+    assert cli.main(["bench", "--figure", "growth", "--readme"]) == Exit.OK
+    assert {path.name for path in committed().iterdir()} == {
+        *("results.json", "figures.md", "growth-short.md", "notes.txt"),
+        *("swa-growth.svg", "swa-growth.png"),
+    }
+
+
 def test_readme_reads_what_it_had_before_it_runs(simulator, refused):
     committed().mkdir()
     (committed() / "results.json").write_text("{")

@@ -16,6 +16,9 @@ from .results import Results, merged, save
 RESULTS = "results.json"
 ALL = "figures.md"
 
+# The suffixes of what is made from results.
+_MADE = ("md", "png", "svg")
+
 
 def folder() -> Path:
     """Where they stand in a clone.
@@ -47,13 +50,15 @@ def merged_into_clone(new: Results) -> Results:
     return merged(in_clone(), new)
 
 
-def files(results: Results) -> dict[Path, bytes]:
-    """Everything below the clone's docs that is made from results."""
-    return (
-        {folder() / RESULTS: save(results)}
-        | {folder() / name: text.encode() for name, text in texts(results).items()}
-        | pictures(results, folder())
-    )
+def files(results: Results) -> dict[Path, bytes | None]:
+    """Everything below the clone's docs that is made from results; None for what was
+    made once and is no more."""
+    target = folder()
+    made = pictures(results, target)
+    made |= {target / name: text.encode() for name, text in texts(results).items()}
+    made[target / RESULTS] = save(results)
+    there = [path for suffix in _MADE for path in target.glob(f"*.{suffix}")]
+    return dict.fromkeys(there) | made
 
 
 def texts(results: Results) -> dict[str, str]:

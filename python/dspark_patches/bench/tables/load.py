@@ -74,7 +74,7 @@ def pd(results: Results) -> Table:
         figure="pd",
         title="An overloaded decode node behind a prefill node",
         note=(
-            f"{PD_REQUESTS} requests at once. *host copy*: whether the KV pool can copy "
+            f"{PD_REQUESTS} requests at once. *host copy*: whether the pool can copy "
             "a retracted request's KV to the host. *scheduler*: the exception that "
             "ended its loop and, with it, every request that had not finished."
         ),
