@@ -21,6 +21,13 @@ fi
 exec "{python}" "$@"
 """
 
+# Tells its arguments, each apart.
+TOOL = """#!/bin/sh
+printf 'told:'
+printf ' <%s>' "$@"
+echo
+"""
+
 
 class Clone:
     """A clone's scripts, with an environment that only notes what is asked."""
@@ -35,7 +42,7 @@ class Clone:
         tools.mkdir(parents=True)
         self._tool("python", PYTHON.format(log=self.log, python=sys.executable))
         self._tool("pip", "#!/bin/sh\n")
-        self._tool("dspark-patches", '#!/bin/sh\necho "told: $*"\n')
+        self._tool("dspark-patches", TOOL)
 
     def _tool(self, name: str, text: str) -> None:
         path = self.venv / "bin" / name
@@ -71,7 +78,7 @@ def scripts(tmp_path):
 def test_arguments_reach_the_tool_whole(scripts, script):
     done = scripts.run(script, "v0.5.16", "--keep", "a folder")
     assert done.returncode == 0, done.stderr
-    assert done.stdout == f"told: {script} v0.5.16 --keep a folder\n"
+    assert done.stdout == f"told: <{script}> <v0.5.16> <--keep> <a folder>\n"
 
 
 def test_the_environment_is_installed_once(scripts):
@@ -111,7 +118,7 @@ def test_a_failed_update_does_not_leave_the_old_stamp(scripts):
 
 def test_a_relative_environment_is_meant_from_where_one_stands(scripts):
     done = scripts.verify(cwd=scripts.root / "some", DSPARK_VENV="venv")
-    assert done.stdout == "told: verify\n", done.stderr
+    assert done.stdout == "told: <verify>\n", done.stderr
 
 
 def test_an_old_python_is_refused(scripts, tmp_path):

@@ -14,36 +14,12 @@ from matplotlib.axes import Axes  # noqa: E402
 from matplotlib.figure import Figure  # noqa: E402
 
 from ..errors import Precondition  # noqa: E402
-from ..proof import PATCHED, PRISTINE  # noqa: E402
-from . import records  # noqa: E402
+from ..proof import PATCHED  # noqa: E402
+from . import look, records  # noqa: E402
 from .figures import COST_REFERENCE, LOAD_STEPS, LOADS  # noqa: E402
 from .pictures import PICTURES, on_shown_cache  # noqa: E402
 from .results import TREES, Results  # noqa: E402
 
-# Told apart by those who do not tell red from green, and on grey paper.
-_COLOURS = {PRISTINE: "#d55e00", PATCHED: "#0072b2", COST_REFERENCE: "#777777"}
-_LABELS = {PRISTINE: "as released", PATCHED: "patched"}
-_QUIET = "#555555"
-_WIDTH = 8.6
-_STYLE = {
-    "axes.axisbelow": True,
-    "axes.grid": True,
-    "axes.grid.axis": "y",
-    "axes.spines.right": False,
-    "axes.spines.top": False,
-    "axes.titlelocation": "left",
-    "axes.titlesize": 10,
-    "figure.dpi": 100,
-    "figure.titlesize": 12,
-    "font.size": 10,
-    "grid.color": "#e4e4e4",
-    "legend.frameon": False,
-    "lines.linewidth": 1.8,
-    # A PNG that is shown at twice the density stays sharp.
-    "savefig.dpi": 160,
-    # The same bytes each time.
-    "svg.hashsalt": "dspark-patches",
-}
 _THOUSANDS = ticker.FuncFormatter(lambda value, _: f"{value:,.0f}")
 
 
@@ -54,7 +30,7 @@ def draw(results: Results) -> dict[str, bytes]:
         Precondition: a picture cannot be drawn.
     """
     made = {}
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(look.STYLE):
         for picture in PICTURES:
             if picture.allowed(results):
                 figure = _MAKERS[picture.name](results)
@@ -73,12 +49,12 @@ def growth(results: Results) -> Figure:
     ]
     rows = [(row, found) for row, found in rows if row.base == rows[0][0].base]
     base, limit = rows[0][0].base, rows[0][0].task["node"]["swa_size"]
-    figure, axes = pyplot.subplots(figsize=(_WIDTH, 4), layout="constrained")
-    axes.axhline(limit, color=_QUIET, linestyle="--", linewidth=1)
-    above = dict(color=_QUIET, transform=axes.get_yaxis_transform())
+    figure, axes = pyplot.subplots(figsize=(look.WIDTH, 4), layout="constrained")
+    axes.axhline(limit, color=look.QUIET, linestyle="--", linewidth=1)
+    above = dict(color=look.QUIET, transform=axes.get_yaxis_transform())
     axes.text(0.01, limit * 1.02, f"the SWA pool: {limit:,} tokens", **above)
     for row, found in rows:
-        label = f"{_LABELS[row.tree]}: {found.outcome} at {found.output_tokens:,}"
+        label = f"{look.LABELS[row.tree]}: {found.outcome} at {found.output_tokens:,}"
         _generation(axes, found, row.tree, label)
     axes.set_title(f"{base}: sliding-window KV of one generation", fontsize=12)
     axes.set_xlabel("generated tokens")
@@ -102,15 +78,15 @@ def limit(results: Results) -> Figure:
         if found.fit and on_shown_cache(row.name)
     }
     bases = list(dict.fromkeys(base for base, _ in most))
-    figure, axes = pyplot.subplots(figsize=(_WIDTH, 3.4), layout="constrained")
+    figure, axes = pyplot.subplots(figsize=(look.WIDTH, 3.4), layout="constrained")
     for place, tree in enumerate(TREES):
         bars = [(i, base) for i, base in enumerate(bases) if (base, tree) in most]
         drawn = axes.bar(
             [i + (place - 0.5) * 0.38 for i, _ in bars],
             [most[base, tree] for _, base in bars],
             0.36,
-            color=_COLOURS[tree],
-            label=_LABELS[tree],
+            color=look.COLOURS[tree],
+            label=look.LABELS[tree],
         )
         axes.bar_label(drawn, padding=2)
     axes.set_xticks(range(len(bases)), bases)
@@ -134,7 +110,7 @@ def retraction(results: Results) -> Figure:
     figure, grid = pyplot.subplots(
         len(shown),
         len(LOADS),
-        figsize=(_WIDTH, 0.9 + 2.2 * len(shown)),
+        figsize=(look.WIDTH, 0.9 + 2.2 * len(shown)),
         squeeze=False,
         sharex=True,
         layout="constrained",
@@ -164,7 +140,7 @@ def cost(results: Results) -> Figure:
     figure, (line,) = pyplot.subplots(
         1,
         len(shown),
-        figsize=(_WIDTH, 3.4),
+        figsize=(look.WIDTH, 3.4),
         squeeze=False,
         sharey=True,
         layout="constrained",
@@ -177,8 +153,8 @@ def cost(results: Results) -> Figure:
                 if (row.base, row.tree) == (base, tree)
             )
             if points:
-                label = _LABELS.get(tree, f"{tree} as released")
-                axes.plot(*zip(*points), "o-", color=_COLOURS[tree], label=label)
+                label = look.LABELS.get(tree, f"{tree} as released")
+                axes.plot(*zip(*points), "o-", color=look.COLOURS[tree], label=label)
         axes.set_title(base)
         axes.set_xscale("log", base=2)
         axes.set_xticks(sorted({int(row.name) for row, _ in rows}))
@@ -202,7 +178,7 @@ _MAKERS = {
 
 def _generation(axes: Axes, found: records.Growth, tree: str, label: str) -> None:
     tokens, swa = zip(*found.swa_samples)
-    colour = _COLOURS[tree]
+    colour = look.COLOURS[tree]
     if found.outcome != "finished":
         tokens, swa = (*tokens, found.output_tokens), (*swa, found.swa_peak)
         axes.plot(tokens[-1], swa[-1], "X", color=colour, markersize=9, clip_on=False)
@@ -215,9 +191,9 @@ def _closer(axes: Axes, found: records.Growth) -> None:
     inset.set_facecolor("white")
     # The last sample was taken when all was given back.
     tokens, swa = zip(*found.swa_samples[:-1] or found.swa_samples)
-    inset.plot(tokens, swa, color=_COLOURS[PATCHED], linewidth=1, drawstyle="steps")
+    inset.plot(tokens, swa, color=look.COLOURS[PATCHED], linewidth=1, drawstyle="steps")
     inset.set_title(
-        f"patched, closer: at most {found.swa_peak:,}", color=_COLOURS[PATCHED]
+        f"patched, closer: at most {found.swa_peak:,}", color=look.COLOURS[PATCHED]
     )
     inset.set_ylim(0, found.swa_peak * 1.15)
     inset.yaxis.set_major_locator(ticker.MultipleLocator(max(1, found.swa_peak // 4)))
@@ -229,7 +205,7 @@ def _closer(axes: Axes, found: records.Growth) -> None:
 def _retractions(axes: Axes, found: records.Load, tree: str) -> None:
     steps = [sample.decode_steps for sample in found.samples]
     retracted = [sample.retracted for sample in found.samples]
-    axes.plot(steps, retracted, color=_COLOURS[tree], label=_LABELS[tree])
+    axes.plot(steps, retracted, color=look.COLOURS[tree], label=look.LABELS[tree])
 
 
 def _ends(bases: Sequence[str]) -> list[str]:
