@@ -10,7 +10,6 @@ import wide
 from dspark_patches import bases, verify
 from dspark_patches.report_verify import verify_reporter
 
-
 # Bases share the cores where the tests do.
 JOBS = 1 if "PYTEST_XDIST_WORKER" in os.environ else verify.Options().jobs
 
