@@ -101,6 +101,7 @@ class DecodeMachine(RuleBasedStateMachine):
             self._pattern,
         )
         self.drain = drain
+        self.shares = not state.loses_shared_swa()
         self.failed = False
         self.reqs: list[Req] = []
         self.held: list[tuple[object, torch.Tensor]] = []
@@ -117,12 +118,13 @@ class DecodeMachine(RuleBasedStateMachine):
     )
     def submit(self, prompt_len, max_new_tokens, first_token, count) -> None:
         for i in range(count):
+            token = first_token + i if self.shares else len(self.reqs)
             self.reqs.append(
                 self.node.submit(
                     prompt_len=prompt_len,
                     max_new_tokens=max_new_tokens + i,
                     rid=f"r{len(self.reqs):03}",
-                    first_token=first_token + i,
+                    first_token=token,
                     ignore_eos=False,
                 )
             )

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from sglang.test.kits.spec_decode_compat import kv_committed_len, swa_evicted_len
+from sglang.test.kits.spec_decode_pools import make_swa_allocator
 
 # isort: split
 from sglang.srt.managers.schedule_batch import Req
@@ -77,6 +78,18 @@ def host_copy(req: Req):
 def without_host_copy() -> AbstractContextManager:
     """Let the KV pools raise as the pool class that knows no host copy does."""
     return patch.object(SWAKVPool, "get_cpu_copy", KVCache.get_cpu_copy)
+
+
+def loses_shared_swa() -> bool:
+    """Whether SWA slots that are freed within a free group are looked up at its end:
+    v0.5.18, where those are lost whose full slot a prefix cache maps anew before."""
+    allocator = make_swa_allocator(8, 8, 1)
+    slots = allocator.alloc(1)
+    allocator.free_group_begin()
+    allocator.free_swa(slots)
+    mapped = bool(allocator.full_to_swa_index_mapping[slots].any())
+    allocator.free_group_end()
+    return mapped
 
 
 def tree_slots(tree_cache) -> np.ndarray:
