@@ -45,7 +45,9 @@ class DecodeMachine(RuleBasedStateMachine):
     """
 
     checks = tuple(os.environ.get("DECODE_MACHINE_CHECKS", ",".join(CHECKS)).split(","))
-    totals = dict.fromkeys(("turns", "retracted", "finished", "aborted"), 0)
+    totals = dict.fromkeys(
+        ("turns", "decode steps", "retracted", "finished", "aborted"), 0
+    )
 
     @initialize(
         mode=st.sampled_from(MODES),
@@ -226,6 +228,7 @@ class DecodeMachine(RuleBasedStateMachine):
         counters = self.node.counters
         for name in ("finished", "aborted"):
             self.totals[name] += len(getattr(counters, name))
+        self.totals["decode steps"] += counters.decode_steps
         self.totals["retracted"] += counters.retracted
         ended = sorted(counters.finished + counters.aborted)
         assert ended == [req.rid for req in self.reqs], f"only {ended} ended"
