@@ -76,6 +76,12 @@ def test_every_task_has_the_seed(bench):
     assert {row.task["seed"] for row in rows} == {7}
 
 
+def test_a_seed_that_results_cannot_hold_ends_with_2(simulator, refused):
+    told = refused("v0.5.16", "--seed", str(2**70))
+    assert told.startswith("2\n")
+    assert "Invalid value for '--seed'" in told
+
+
 def test_readme_keeps_what_it_had(simulator):
     for figure in ("growth", "limit"):
         assert cli.main(["bench", "--figure", figure, "--readme"]) == Exit.OK
@@ -102,6 +108,7 @@ def test_readme_reads_what_it_had_before_it_runs(simulator, refused):
     (simulator / "die").touch()
     told = refused("v0.5.16", "--readme")
     assert "results.json cannot be read as results" in told
+    assert "next: remove it, and make it again with" in told
 
 
 def test_nothing_is_run_that_could_not_be_written(simulator, refused, tmp_path):

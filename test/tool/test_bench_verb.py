@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
-from bench_rows import every_figure, found, growth, load, row
+from bench_rows import (
+    HOST,
+    RELEASE,
+    every_figure,
+    found,
+    growth,
+    load,
+    overload,
+    row,
+)
 
 from dspark_patches import cli
 from dspark_patches.bench import results
@@ -29,6 +39,17 @@ def changed(good, **other):
     return row(good.figure, good.base, good.tree, good.name, record, good.task)
 
 
+def on(good, **node):
+    """``good``, its pools otherwise."""
+    task = good.task | {"node": good.task["node"] | node}
+    return row(good.figure, good.base, good.tree, good.name, good.record, task)
+
+
+def told_of(**other):
+    return msgspec.structs.replace(found(growth()), **other)
+
+
+NESTED = b'"task":{"deep":' + b"[" * 10_000 + b"]" * 10_000 + b","
 BAD = {
     "not JSON": (b"{", "cannot be read as results"),
     "cut off": (results.save(found(growth()))[:300], "cannot be read as results"),
@@ -40,7 +61,10 @@ BAD = {
     ),
     "name": (found(load("patched", [], name="a load")), "has no row 'a load'"),
     "tree": (found(growth(tree="mine")), "'mine' is no tree"),
-    "base": (found(growth(base="newest")), "'newest' is none of the file's releases"),
+    "base": (
+        told_of(releases={"v0.5.9": RELEASE}),
+        "'v0.5.16' is none of the file's releases",
+    ),
     "field": (
         found(growth(), changed(growth(tree="patched"), swa_peak=None)),
         "row 2, growth, v0.5.16, patched, chunk: its record: Object missing required",
@@ -50,6 +74,32 @@ BAD = {
         found(row("growth", "v0.5.16", "patched", "chunk", growth().record, {})),
         "its task: Object missing required field `node`",
     ),
+    "nested": (
+        results.save(found(growth())).replace(b'"task":{', NESTED),
+        "cannot be read as results",
+    ),
+    "no rows": (found(), "there are no rows"),
+    "other release": (told_of(releases={"newest": RELEASE}), "'newest' is no release"),
+    "long release": (
+        told_of(releases={"v0." + "9" * 5_000: RELEASE}),
+        f"'v0.{'9' * 57}...' is no release",
+    ),
+    "tool": (told_of(tool="1 <!-- end -->"), "is no version"),
+    "host": (
+        told_of(host=msgspec.structs.replace(HOST, platform="Linux\n# |")),
+        "'Linux\\n# |' is no version",
+    ),
+    "another tree": (found(growth(tree="v0.5.18")), "'v0.5.18' is no tree"),
+    "long name": (
+        found(row("cost", "v0.5.16", "patched", "9" * 5_000, {}, {})),
+        f"cost has no row '{'9' * 60}...'",
+    ),
+    "huge": (found(growth(peak=10**400)), "its record: Expected `int` <= "),
+    "negative": (found(changed(growth(), steps=-1)), "its record: Expected `int` >= 0"),
+    "outcome": (found(changed(growth(), outcome="a|<!-- end -->")), "its record: "),
+    "died": (found(overload("pristine", "| x\n\x1b[2J")), "its record: "),
+    "huge pool": (found(on(growth(), swa_size=10**400)), "its task: Expected `int` <="),
+    "window": (found(on(growth(), sliding_window="|\n")), "its task: Expected `int`"),
 }
 
 
@@ -59,7 +109,7 @@ def test_a_file_that_is_no_result_ends_with_3(refused, saved, case):
     told = refused("--from", saved(content))
     assert told.startswith("3\n")
     assert expected in told
-    assert "next: make them again with `dspark-patches bench --readme`" in told
+    assert "next: name another file; `dspark-patches bench --format json`" in told
 
 
 def test_a_file_that_is_not_there_ends_with_2(refused):

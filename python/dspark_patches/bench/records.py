@@ -2,48 +2,56 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
+
+# A float holds any whole number up to this, as tables and pictures need it.
+MOST = 10**15
+
+Count = Annotated[int, msgspec.Meta(ge=0, le=MOST)]
+Amount = Annotated[float, msgspec.Meta(ge=0, le=MOST)]
 
 
 class Growth(msgspec.Struct, frozen=True):
     """One long generation. Tokens, but for ``steps``."""
 
-    steps: int
-    output_tokens: int
+    steps: Count
+    output_tokens: Count
     outcome: str
-    swa_peak: int
-    full_peak: int
-    swa_samples: tuple[tuple[int, int], ...]
+    swa_peak: Count
+    full_peak: Count
+    swa_samples: tuple[tuple[Count, Count], ...]
 
 
 class Together(msgspec.Struct, frozen=True):
     """Equal requests at once; whether all ran to their ends."""
 
-    steps: int
+    steps: Count
     fit: bool
-    most_running: int
-    swa_peak: int
-    full_peak: int
+    most_running: Count
+    swa_peak: Count
+    full_peak: Count
 
 
 class Sample(msgspec.Struct, frozen=True):
     """Totals of a load after so many decode steps."""
 
-    decode_steps: int
-    retracted: int
-    aborted: int
-    finished: int
-    reprefilled_tokens: int
+    decode_steps: Count
+    retracted: Count
+    aborted: Count
+    finished: Count
+    reprefilled_tokens: Count
 
 
 class Load(msgspec.Struct, frozen=True):
     """A sustained load."""
 
-    hit_rate: float
-    prefilled_tokens: int
-    mean_running: float
-    output_tokens: int
-    dead_swa: tuple[int, ...]
+    hit_rate: Amount
+    prefilled_tokens: Count
+    mean_running: Amount
+    output_tokens: Count
+    dead_swa: tuple[Count, ...]
     samples: tuple[Sample, ...]
 
     @property
@@ -63,21 +71,21 @@ class Load(msgspec.Struct, frozen=True):
 class Overload(msgspec.Struct, frozen=True):
     """Requests that arrived at once, more than the pools hold."""
 
-    finished: int
-    aborted: int
-    retracted: int
-    decode_steps: int
+    finished: Count
+    aborted: Count
+    retracted: Count
+    decode_steps: Count
     died: str
 
 
 class Summary(msgspec.Struct, frozen=True):
     """Of a list of nanoseconds, or of tokens."""
 
-    count: int
-    median: float
-    mean: float
-    p99: float
-    max: float
+    count: Count
+    median: Amount
+    mean: Amount
+    p99: Amount
+    max: Amount
 
 
 class Cost(msgspec.Struct, frozen=True):

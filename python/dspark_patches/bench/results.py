@@ -11,6 +11,7 @@ from ..proof import PATCHED, PRISTINE
 
 FORM = 1
 TREES = (PRISTINE, PATCHED)
+MOST_SEED = 2**32 - 1
 
 Record = TypeVar("Record", bound=msgspec.Struct)
 

@@ -11,13 +11,14 @@ from .. import bases
 from ..bench import docs, figures
 from ..bench import form as results_form
 from ..bench import job
-from ..bench.results import Results
+from ..bench.results import MOST_SEED, Results
 from ..errors import Exit, Usage
 from ..files import replace_all, writable
 from ..report import line
 from ..report_bench import BenchReporter, bench_reporter
 from . import options as shared
 
+_ANOTHER = "name another file; `dspark-patches bench --format json` prints one"
 _OF_A_RUN = {"base": "BASE", "names": "--figure", "seed": "--seed", "jobs": "--jobs"}
 
 
@@ -30,7 +31,7 @@ _OF_A_RUN = {"base": "BASE", "names": "--figure", "seed": "--seed", "jobs": "--j
     type=click.Choice(figures.NAMES),
     help="Only this one; may be given more than once.",
 )
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
+@click.option("--seed", type=click.IntRange(0, MOST_SEED), default=0, show_default=True)
 @click.option(
     "--jobs",
     type=click.IntRange(1, 64),
@@ -89,7 +90,7 @@ def command(
     with bench_reporter(form) as reporter:
         if source:
             _refuse_options_of_a_run(context)
-            found = results_form.load(source)
+            found = results_form.load(source, _ANOTHER)
             _prepare(plot, readme)
             _write(found, plot, readme)
         else:
