@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
+import matplotlib
 import msgspec
 import pytest
 from bench_rows import (
@@ -158,6 +163,31 @@ def test_every_picture_is_drawn_the_same_twice(saved, tmp_path):
     assert one == two
     stems = ("swa-growth", "requests", "retractions", "cost")
     assert set(one) == {f"{s}.{suffix}" for s in stems for suffix in ("svg", "png")}
+
+
+def test_no_setting_of_the_user_s_reaches_the_pictures(saved, tmp_path):
+    source = saved(found(growth()))
+    mine = {"axes.facecolor": "red", "svg.fonttype": "none", "font.size": 30}
+    for name, settings in (("one", {}), ("two", mine)):
+        arguments = ["bench", "--from", source, "--plot", str(tmp_path / name)]
+        with matplotlib.rc_context(settings):
+            assert cli.main(arguments) == Exit.OK
+    for path in (tmp_path / "one").iterdir():
+        assert path.read_bytes() == (tmp_path / "two" / path.name).read_bytes()
+
+
+def test_a_matplotlib_that_does_not_start_is_no_bug_of_ours(saved, tmp_path):
+    command = [sys.executable, "-m", "dspark_patches", "bench"]
+    more = ["--from", saved(found(growth())), "--plot", str(tmp_path)]
+    done = subprocess.run(
+        command + more,
+        env=os.environ | {"MPLBACKEND": "nonsense"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == Exit.PRECONDITION
+    assert "next: unset MPLBACKEND" in done.stderr
 
 
 def test_without_matplotlib_it_says_what_to_install(

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from dspark_patches import bases, readme
-from dspark_patches.bench import place, results
+from dspark_patches.bench import figures, place, results
 from dspark_patches.errors import BadInput
 
 README = "# title\n<!-- begin {name} -->\n{inside}<!-- end {name} -->\nrest\n"
@@ -48,9 +48,14 @@ def test_says_whose_figures_are_missing_or_of_other_patches(machine, tmp_path):
     current = place.release(machine.base)
     known = [machine.base, machine.later]
     path = folder / "results.json"
+    rows = [
+        bench_rows.row(figure, "v0.5.16", tree, *ROWS[figure])
+        for figure in figures.NAMES
+        for tree in results.TREES
+    ]
 
     def findings(release):
-        path.write_bytes(results.save(bench_rows.found(ROW, release=release)))
+        path.write_bytes(results.save(bench_rows.found(*rows, release=release)))
         return readme.check("", known, tmp_path)
 
     (finding,) = findings(current)
@@ -60,11 +65,21 @@ def test_says_whose_figures_are_missing_or_of_other_patches(machine, tmp_path):
     assert "`dspark-patches bench v0.5.16 v0.5.17 --readme`" in finding.mend
     known.pop()
     assert findings(current) == ()
+    rows.pop()
+    (finding,) = findings(current)
+    assert finding.what == "the figures of v0.5.16 are missing or of other patches"
     path.unlink()
     assert readme.check("", known, tmp_path) == ()
 
 
-ROW = bench_rows.growth("v0.5.16")
+ROWS = {
+    each.figure: (each.name, each.record, each.task)
+    for each in (
+        *bench_rows.every_figure().rows,
+        bench_rows.together("capacity", "patched", "chunk 11", 11, fit=True),
+        bench_rows.overload("patched", ""),
+    )
+}
 
 
 def test_tables_the_series_with_the_fix_s_own_words():

@@ -9,9 +9,9 @@ from types import ModuleType
 from .. import bases, lock
 from ..bases import Base
 from ..errors import Precondition, Usage
-from . import form, place, tables
+from . import figures, form, place, tables
 from .pictures import PICTURES
-from .results import Results, merged, save
+from .results import TREES, Results, merged, save
 
 RESULTS = "results.json"
 ALL = "figures.md"
@@ -25,6 +25,7 @@ def folder() -> Path:
 
     Raises:
         Usage: this is no clone.
+        Precondition: it is a link, which may lead out of the clone.
     """
     docs = bases.data_root() / "docs"
     if not docs.is_dir():
@@ -32,7 +33,14 @@ def folder() -> Path:
             "there is no clone whose docs could be written",
             next_step="use --plot DIR and --format json, or run it in a clone",
         )
-    return docs / "figures"
+    target = docs / "figures"
+    if target.is_symlink():
+        raise Precondition(
+            f"{target} is a link",
+            cause=f"it leads to {target.resolve()}",
+            next_step="remove it, and run again",
+        )
+    return target
 
 
 def in_clone() -> Results | None:
@@ -57,7 +65,8 @@ def files(results: Results) -> dict[Path, bytes | None]:
     made = pictures(results, target)
     made |= {target / name: text.encode() for name, text in texts(results).items()}
     made[target / RESULTS] = save(results)
-    there = [path for suffix in _MADE for path in target.glob(f"*.{suffix}")]
+    found = [path for suffix in _MADE for path in target.glob(f"*.{suffix}")]
+    there = [path for path in found if path.is_symlink() or path.is_file()]
     return dict.fromkeys(there) | made
 
 
@@ -86,7 +95,7 @@ def need_plots() -> ModuleType:
     """What draws; it takes seconds to import, which no other verb should pay.
 
     Raises:
-        Precondition: matplotlib is missing.
+        Precondition: matplotlib is missing, or a setting keeps it from starting.
     """
     try:
         from . import plots
@@ -96,17 +105,37 @@ def need_plots() -> ModuleType:
             cause=str(error),
             next_step="install it: pip install 'dspark-patches[bench]'",
         ) from error
+    except ValueError as error:
+        raise Precondition(
+            "matplotlib does not start",
+            cause=str(error),
+            next_step="unset MPLBACKEND, or mend the matplotlibrc",
+        ) from error
     return plots
 
 
 def outdated(results: Results, known: Sequence[Base]) -> tuple[str, ...]:
-    """The bases of which there are no results, or results of other patches."""
+    """The bases of which there are no results, results of other patches, or a figure
+    of which only a part was made."""
     return tuple(
         base.tag
         for base in known
         if lock.path_of(base).exists()
-        and results.releases.get(base.tag) != place.release(base)
+        and (
+            results.releases.get(base.tag) != place.release(base)
+            or not _whole(results, base)
+        )
     )
+
+
+def _whole(results: Results, base: Base) -> bool:
+    """Whether each figure of a base has rows, and the same ones of both trees."""
+    names: dict[tuple[str, str], set[str]] = {}
+    for row in results.rows:
+        if row.base == base.tag:
+            names.setdefault((row.figure, row.tree), set()).add(row.name)
+    sides = [[names.get((name, tree)) for tree in TREES] for name in figures.NAMES]
+    return all(before and before == after for before, after in sides)
 
 
 def _section(table: tables.Table, results: Results) -> str:

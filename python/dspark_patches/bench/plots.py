@@ -30,7 +30,10 @@ def draw(results: Results) -> dict[str, bytes]:
         Precondition: a picture cannot be drawn.
     """
     made = {}
-    with matplotlib.rc_context(look.STYLE):
+    with matplotlib.rc_context():
+        # No setting of the user's reaches the pictures.
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(look.STYLE)
         for picture in PICTURES:
             if picture.allowed(results):
                 figure = _MAKERS[picture.name](results)
