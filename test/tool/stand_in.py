@@ -2,8 +2,8 @@
 
 Run as ``decode_simulator`` in a fake release's tree. Files beside it tell it to
 behave worse: ``die`` to exit instead of a record, ``leave`` to exit after one; and,
-after the first figure, ``fail`` to tell that a task raised, ``hang`` to take no end
-of it (the process id goes to ``hung``).
+after the first figure, ``fail`` to tell that a task raised, ``killed`` to die as if
+memory were short, ``hang`` to take no end of it (the process id goes to ``hung``).
 """
 
 import json
@@ -54,6 +54,8 @@ def misbehave(task):
     if (HERE / "fail").exists():
         tell("failed", traceback="Oops")
         return True
+    if (HERE / "killed").exists():
+        os.kill(os.getpid(), 9)
     if (HERE / "hang").exists():
         with open(HERE / "hung", "a") as stream:
             stream.write(f"{os.getpid()}\n")

@@ -10,10 +10,12 @@ import time
 from pathlib import Path
 
 import pytest
+from rich.progress import Progress
 
-from dspark_patches import bases, cli
-from dspark_patches.bench import figures, form
+from dspark_patches import bases, cli, lock
+from dspark_patches.bench import figures, form, job, place, worker
 from dspark_patches.errors import Exit
+from dspark_patches.report_bench import BenchReporter
 
 STAND_IN = Path(__file__).with_name("stand_in.py")
 
@@ -102,6 +104,32 @@ def test_readme_takes_away_what_is_made_no_more(simulator):
     }
 
 
+def test_readme_does_not_follow_a_link(simulator, refused, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    committed().symlink_to(tmp_path / "elsewhere")
+    (simulator / "die").touch()
+    assert f"{committed()} is a link" in refused("v0.5.16", "--readme")
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
+def test_readme_leaves_folders_alone(simulator):
+    (committed() / "mine.svg").mkdir(parents=True)
+    assert cli.main(["bench", "--figure", "growth", "--readme"]) == Exit.OK
+    assert (committed() / "mine.svg").is_dir()
+
+
+def test_results_name_the_patches_that_they_were_made_with(machine, simulator):
+    options = job.Options(figures=("growth",))
+    base = bases.find("v0.5.16")
+    before = place.release(base)
+    run = job.Run([base], options, BenchReporter("text", Progress(disable=True)))
+    run.run()
+    path = lock.path_of(base)
+    path.write_bytes(path.read_bytes() + b"\n")
+    assert place.release(base) != before
+    assert run.results().releases == {"v0.5.16": before}
+
+
 def test_readme_reads_what_it_had_before_it_runs(simulator, refused):
     committed().mkdir()
     (committed() / "results.json").write_text("{")
@@ -129,6 +157,22 @@ def test_a_process_that_dies_ends_with_3_and_its_last_words(simulator, refused):
     assert told.startswith("3\n")
     assert "error: the simulator ended with status 1" in told
     assert "cause: out of luck" in told
+
+
+def test_a_process_that_was_killed_or_hangs_is_told(
+    simulator, refused, monkeypatch, tmp_path
+):
+    (simulator / "hang").touch()
+    with monkeypatch.context() as patched:
+        patched.setattr(worker, "SILENCE", 3.0)
+        told = refused("v0.5.16", "--figure", "capacity")
+    assert told.startswith("3\n")
+    assert "error: the simulator told nothing for 3 s in" in told
+    (simulator / "hang").unlink()
+    (simulator / "killed").touch()
+    told = refused("v0.5.16", "--figure", "capacity")
+    assert "error: the simulator ended with status -9" in told
+    assert "next: run again, with fewer --jobs" in told
 
 
 def test_a_process_that_died_between_two_tasks_is_told_too(simulator, refused):

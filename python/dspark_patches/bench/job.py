@@ -57,6 +57,9 @@ class Run:
         bases: to run on.
         options: how.
         observer: told what happens.
+
+    Raises:
+        BadInput: the lock of a base cannot be read.
     """
 
     def __init__(
@@ -66,6 +69,8 @@ class Run:
         self._options = options
         self._observer = observer
         self._workers = Workers()
+        # Now, not when it ends: the clone may have moved on by then.
+        self._releases = {base.tag: release(base) for base in bases}
         # Appended to by any thread.
         self._rows: list[Row] = []
         self._versions: list[Ready] = []
@@ -101,7 +106,7 @@ class Run:
                 torch=ready.torch,
                 platform=f"{platform.system()} {platform.machine()}",
             ),
-            releases={row.base: release(find(row.base)) for row in rows},
+            releases={row.base: self._releases[row.base] for row in rows},
             rows=rows,
         )
         # Merged with nothing but itself: in order.
@@ -110,9 +115,10 @@ class Run:
     def _single(self, where: Place) -> None:
         """The figures of one tree each, a few trees at a time."""
         names = [name for name in self._options.figures if name in figures.SINGLE]
-        # Made one by one: pip and git are quick, and their errors plain.
+        # Made one by one: pip and git are quick, and their errors plain. Those of the
+        # cost are made now as well, of the same patches as all.
         places = [(base, tree) for base in self._bases for tree in TREES]
-        for base, tree in places if names else ():
+        for base, tree in places:
             where.tree(base, tree)
         with ThreadPoolExecutor(self._options.jobs) as pool:
             jobs = [

@@ -179,7 +179,8 @@ class Worker:
             progress(event["done"], event["of"])
 
     def _event(self) -> dict[str, Any]:
-        watchdog = threading.Timer(SILENCE, self._process.kill)
+        hung = threading.Event()
+        watchdog = threading.Timer(SILENCE, lambda: (hung.set(), self.kill()))
         watchdog.start()
         try:
             line = self._process.stdout.readline()
@@ -188,11 +189,19 @@ class Worker:
         # One that is killed may leave half a line.
         if line.endswith(b"\n"):
             return msgspec.json.decode(line)
+        raise self._ended(hung.is_set())
+
+    def _ended(self, hung: bool) -> Precondition:
+        """What is to be told of its end."""
         status = self._process.wait()
         self._log.seek(0)
         said = self._log.read().decode("utf-8", "replace").splitlines()
-        raise Precondition(
-            f"the simulator ended with status {status} in {self._tree}",
-            cause="\n".join(said[-_LOG_LINES:]),
-            next_step="install the CPU environment: pip install 'dspark-patches[cpu]'",
-        )
+        message = f"the simulator ended with status {status} in {self._tree}"
+        helps = "install the CPU environment: pip install 'dspark-patches[cpu]'"
+        if hung:
+            message = f"the simulator told nothing for {SILENCE:g} s in {self._tree}"
+            helps = "run again, with fewer --jobs where the machine is busy"
+        elif status == -signal.SIGKILL:
+            helps = "run again, with fewer --jobs: it may have been short of memory"
+        cause = "\n".join(said[-_LOG_LINES:])
+        return Precondition(message, cause=cause, next_step=helps)
