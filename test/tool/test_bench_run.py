@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import tempfile
 import time
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from rich.progress import Progress
 
 from dspark_patches import bases, cli, lock
 from dspark_patches.bench import figures, form, job, place, worker
+from dspark_patches.commands import bench as bench_verb
 from dspark_patches.errors import Exit
 from dspark_patches.report_bench import BenchReporter
 
@@ -128,6 +130,33 @@ def test_results_name_the_patches_that_they_were_made_with(machine, simulator):
     path.write_bytes(path.read_bytes() + b"\n")
     assert place.release(base) != before
     assert run.results().releases == {"v0.5.16": before}
+
+
+def test_a_second_interruption_leaves_no_trees(monkeypatch, tmp_path):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    rmtree = shutil.rmtree
+
+    def interrupted(*arguments, **options):
+        os.kill(os.getpid(), signal.SIGINT)
+        rmtree(*arguments, **options)
+
+    with pytest.raises(KeyboardInterrupt), place.place(print):
+        monkeypatch.setattr(shutil, "rmtree", interrupted)
+        raise KeyboardInterrupt
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_interruption_comes_when_the_docs_are_written(simulator, monkeypatch):
+    write = bench_verb.replace_all
+
+    def interrupted(changes):
+        os.kill(os.getpid(), signal.SIGINT)
+        write(changes)
+
+    monkeypatch.setattr(bench_verb, "replace_all", interrupted)
+    status = cli.main(["bench", "v0.5.16", "--figure", "growth", "--readme"])
+    assert status == Exit.INTERRUPTED
+    assert form.load(committed() / "results.json").rows
 
 
 def test_readme_reads_what_it_had_before_it_runs(simulator, refused):

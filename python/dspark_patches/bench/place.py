@@ -12,6 +12,7 @@ from ..bases import Base
 from ..diff import blob_id
 from ..proof import PATCHED
 from .results import Release
+from .uninterrupted import uninterrupted
 
 
 class Place:
@@ -64,8 +65,12 @@ def release(base: Base) -> Release:
 @contextmanager
 def place(notify: Callable[[str], None]) -> Iterator[Place]:
     """A place that lives as long as the context."""
-    with tempfile.TemporaryDirectory(prefix="dspark-bench-") as root:
-        yield Place(Path(root), notify)
+    root = tempfile.TemporaryDirectory(prefix="dspark-bench-")
+    try:
+        yield Place(Path(root.name), notify)
+    finally:
+        with uninterrupted():
+            root.cleanup()
 
 
 def _is_kit(section) -> bool:

@@ -12,6 +12,7 @@ from ..bench import docs, figures
 from ..bench import form as results_form
 from ..bench import job
 from ..bench.results import MOST_SEED, Results
+from ..bench.uninterrupted import uninterrupted
 from ..errors import Exit, Usage
 from ..files import replace_all, writable
 from ..report import line
@@ -164,7 +165,9 @@ def _finish(
 def _write(found: Results, plot: Path | None, readme: bool) -> None:
     if readme:
         whole = docs.merged_into_clone(found)
-        replace_all(docs.files(whole))
+        made = docs.files(whole)
+        with uninterrupted():
+            replace_all(made)
         line(f"{docs.folder()} is written; next: dspark-patches readme", stderr=True)
     if plot:
         drawn = docs.pictures(found, plot)
