@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import signal
+import tempfile
+
 import msgspec
 import pytest
 from bench_rows import RELEASE, found, growth
 
-from dspark_patches.bench import figures, form, results
+from dspark_patches.bench import figures, form, place, results
 from dspark_patches.errors import BadInput
 
 
@@ -64,3 +69,17 @@ def test_orders_bases_by_version_trees_and_numbers_by_size():
 def test_the_swa_pool_is_a_tenth_in_whole_pages():
     assert figures.node(figures.REPORTED_FULL)["swa_size"] == 77_824
     assert figures.node(figures.CAPACITY_FULL)["swa_size"] == 372_736
+
+
+def test_a_second_interruption_leaves_no_trees(monkeypatch, tmp_path):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    rmtree = shutil.rmtree
+
+    def interrupted(*arguments, **options):
+        os.kill(os.getpid(), signal.SIGINT)
+        rmtree(*arguments, **options)
+
+    with pytest.raises(KeyboardInterrupt), place.place(print):
+        monkeypatch.setattr(shutil, "rmtree", interrupted)
+        raise KeyboardInterrupt
+    assert not list(tmp_path.iterdir())

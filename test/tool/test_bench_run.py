@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import signal
-import tempfile
 import time
 from pathlib import Path
 
@@ -95,6 +94,14 @@ def test_readme_keeps_what_it_had(simulator):
     assert (committed() / "requests.svg").exists()
 
 
+def test_two_at_once_keep_the_rows_of_both(start, simulator):
+    names = ("growth", "limit")
+    both = [start("bench", "--figure", name, "--readme") for name in names]
+    assert [process.wait(timeout=120) for process in both] == [Exit.OK, Exit.OK]
+    kept = {row.figure for row in form.load(committed() / "results.json").rows}
+    assert kept == set(names)
+
+
 def test_readme_takes_away_what_is_made_no_more(simulator):
     committed().mkdir()
     for name in ("limit.md", "old.svg", "notes.txt"):
@@ -130,20 +137,6 @@ def test_results_name_the_patches_that_they_were_made_with(machine, simulator):
     path.write_bytes(path.read_bytes() + b"\n")
     assert place.release(base) != before
     assert run.results().releases == {"v0.5.16": before}
-
-
-def test_a_second_interruption_leaves_no_trees(monkeypatch, tmp_path):
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    rmtree = shutil.rmtree
-
-    def interrupted(*arguments, **options):
-        os.kill(os.getpid(), signal.SIGINT)
-        rmtree(*arguments, **options)
-
-    with pytest.raises(KeyboardInterrupt), place.place(print):
-        monkeypatch.setattr(shutil, "rmtree", interrupted)
-        raise KeyboardInterrupt
-    assert not list(tmp_path.iterdir())
 
 
 def test_an_interruption_comes_when_the_docs_are_written(simulator, monkeypatch):

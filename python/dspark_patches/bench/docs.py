@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import fcntl
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
 
@@ -51,6 +54,22 @@ def in_clone() -> Results | None:
     """
     path = folder() / RESULTS
     return form.load(path) if path.exists() else None
+
+
+@contextmanager
+def in_turn() -> Iterator[None]:
+    """Wait for whoever else writes the clone's figures: two who read before either
+    writes would lose the rows of one."""
+    target = folder()
+    target.mkdir(exist_ok=True)
+    descriptor = os.open(target, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        # Some file systems have no locks; there is nothing to wait for then.
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def merged_into_clone(new: Results) -> Results:

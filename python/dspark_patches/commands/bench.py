@@ -164,10 +164,10 @@ def _finish(
 
 def _write(found: Results, plot: Path | None, readme: bool) -> None:
     if readme:
-        whole = docs.merged_into_clone(found)
-        made = docs.files(whole)
-        with uninterrupted():
-            replace_all(made)
+        with docs.in_turn():
+            made = docs.files(docs.merged_into_clone(found))
+            with uninterrupted():
+                replace_all(made)
         line(f"{docs.folder()} is written; next: dspark-patches readme", stderr=True)
     if plot:
         drawn = docs.pictures(found, plot)
