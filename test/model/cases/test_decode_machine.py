@@ -38,7 +38,7 @@ _PROFILES = {
         phases=(Phase.generate,),
         **_COMMON,
     ),
-    "long": settings(max_examples=1_500, stateful_step_count=50, **_COMMON),
+    "long": settings(max_examples=2_500, stateful_step_count=50, **_COMMON),
 }
 
 
