@@ -82,6 +82,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status = group.main(
             arguments, prog_name="dspark-patches", standalone_mode=False
         )
+        # Else what cannot be written is found out when nobody can tell any more.
+        sys.stdout.flush()
         return int(status or Exit.OK)
     except click.exceptions.Exit as done:
         return done.exit_code
@@ -99,19 +101,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         # Whoever read our output has gone; the interpreter would complain
         # once more when it flushes.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         return Exit.INTERRUPTED
     except Exception as error:
         if isinstance(error, OSError) and is_disk_full(error):
             hint = "free some space, or set TMPDIR to another folder"
-            report.failure(form, "the disk is full", str(error), hint)
+            _discard_output()
+            # On standard error: it may be standard output that is full.
+            report.failure("text", "the disk is full", str(error), hint)
             return Exit.PRECONDITION
         return _bug(form, arguments, error)
 
 
 def entry_point() -> None:
     """What the console script calls."""
+    # Where they are closed, nobody wants to read.
+    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")
+    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")
     sys.exit(main())
+
+
+def _discard_output() -> None:
+    """Let what is still to be flushed at exit go nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

@@ -1,4 +1,4 @@
-"""The log of a bug of ours, to paste into a report."""
+"""What is kept when a run ends badly: a log to report, results to go on with."""
 
 from __future__ import annotations
 
@@ -25,12 +25,18 @@ def write(arguments: Sequence[str], told: str) -> Path | None:
             told,
         ]
     )
+    return keep("crash-", ".log", text.encode(errors="replace"))
+
+
+def keep(prefix: str, suffix: str, data: bytes) -> Path | None:
+    """Write ``data`` to a file of its own beside the logs and return its path; None
+    where none can be written."""
     try:
         folder = Path(platformdirs.user_log_dir("dspark-patches", appauthor=False))
         folder.mkdir(parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(".log", "crash-", folder)
-        with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace") as stream:
-            stream.write(text)
+        descriptor, name = tempfile.mkstemp(suffix, prefix, folder)
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(data)
     except OSError:
         return None
     return Path(name)

@@ -111,7 +111,7 @@ def _content(name: str, bases: Sequence[Base], docs: Path) -> str:
     source = docs / f"{name}.md"
     try:
         return source.read_text(encoding="utf-8").rstrip("\n") + "\n"
-    except OSError as error:
+    except (OSError, UnicodeDecodeError) as error:
         raise BadInput(
             f"README.md asks for the part {name!r}, and {source} cannot be read",
             cause=str(error),

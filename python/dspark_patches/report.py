@@ -18,10 +18,16 @@ FORMATS = ("text", "json", "github")
 _WIDTH_OF_A_FILE = 120
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        # Rich would end the process, with the status of findings.
+        raise BrokenPipeError
+
+
 def console(stderr: bool = False) -> Console:
     """A console that prints text as it is: no markup, no highlighting."""
     stream = sys.stderr if stderr else sys.stdout
-    return Console(
+    return _Console(
         stderr=stderr,
         markup=False,
         highlight=False,

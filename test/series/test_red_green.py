@@ -17,7 +17,9 @@ JOBS = 1 if "PYTEST_XDIST_WORKER" in os.environ else verify.Options().jobs
 @pytest.mark.parametrize("base", bases.with_series(), ids=lambda base: base.tag)
 def test_every_patch_is_red_then_green(base):
     with verify_reporter("text") as reporter:
-        proven = verify.verify([base], verify.Options(jobs=JOBS), reporter, load=wide.load)
+        proven = verify.verify(
+            [base], verify.Options(jobs=JOBS), reporter, load=wide.load
+        )
     assert proven.findings == ()
     numbers = [result.patch[:4] for result in proven.results]
     assert numbers == [f"{n:04d}" for n in range(1, len(numbers) + 1)]

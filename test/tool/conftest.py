@@ -93,6 +93,7 @@ def start(world, tmp_path, monkeypatch):
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     monkeypatch.setenv("TMPDIR", str(scratch))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
     started = []
 

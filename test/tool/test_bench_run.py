@@ -217,6 +217,16 @@ def test_a_task_that_raises_is_a_bug_and_loses_nothing(
     }
 
 
+def test_what_nobody_asked_to_write_is_kept(simulator, refused, monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    (simulator / "killed").touch()
+    told = refused("v0.5.16", "--figure", "growth", "--figure", "limit")
+    assert told.startswith("3\n")
+    (kept,) = tmp_path.rglob("bench-*.json")
+    assert f"they are kept, for --from: {kept}" in told
+    assert {row.figure for row in form.load(kept).rows} == {"growth"}
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("wanted", ["json", "readme", "nothing"])
 def test_an_interruption_ends_every_process_and_keeps_the_rest(

@@ -16,7 +16,7 @@ import click
 import pytest
 from world import FIXED_CLOCK, TEST, TEST_SOURCE, fix_mail, mend_clock, text
 
-from dspark_patches import __version__, cli, diff
+from dspark_patches import __version__, cli, diff, report
 from dspark_patches.errors import BadInput, Conflict, Exit, Failure, Precondition
 
 
@@ -212,6 +212,36 @@ def test_a_reader_that_goes_away_is_no_bug(start):
     errors = process.stderr.read()
     assert process.wait() != Exit.BUG
     assert "Traceback" not in errors
+
+
+def test_a_reader_that_goes_away_is_no_finding(monkeypatch):
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open(writer, "w") as stream:
+        monkeypatch.setattr(sys, "stdout", stream)
+        with pytest.raises(BrokenPipeError):
+            report.line("text" * 100_000)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def redirected(where: str) -> subprocess.CompletedProcess[str]:
+    """The command line with its output redirected by a shell."""
+    shell = f'exec "$0" -m dspark_patches --version {where}'
+    command = ["sh", "-c", shell, sys.executable]
+    return subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
+def test_an_output_that_is_full_ends_with_3():
+    done = redirected(">/dev/full")
+    assert done.returncode == Exit.PRECONDITION
+    assert "error: the disk is full" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_closed_output_is_no_bug():
+    done = redirected(">&-")
+    assert (done.returncode, done.stderr) == (Exit.OK, "")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

@@ -7,11 +7,11 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
-from .. import bases
+from .. import bases, crash
 from ..bench import docs, figures
 from ..bench import form as results_form
 from ..bench import job
-from ..bench.results import MOST_SEED, Results
+from ..bench.results import MOST_SEED, Results, save
 from ..bench.uninterrupted import uninterrupted
 from ..errors import Exit, Usage
 from ..files import replace_all, writable
@@ -78,7 +78,8 @@ def command(
     an overload loses to retraction, and what a decode step costs. All bases and
     figures take an hour or two on one core; the same seed gives the same figures,
     the cost apart. Interrupted, it ends with 130 and still writes what --readme,
-    --plot or --format json asked for, of the tasks that were done.
+    --plot or --format json asked for, of the tasks that were done; what nobody
+    asked for, or an error leaves, is kept in a file that it names.
 
     \b
     Examples:
@@ -156,6 +157,8 @@ def _finish(
         if form == "json" and isinstance(error, KeyboardInterrupt):
             reporter.finish(found)
             raise click.exceptions.Exit(Exit.INTERRUPTED) from error
+        if not readme and (kept := crash.keep("bench-", ".json", save(found))):
+            line(f"they are kept, for --from: {kept}", stderr=True)
         raise
     found = run.results()
     _write(found, plot, readme)
