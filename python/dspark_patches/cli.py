@@ -106,9 +106,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if isinstance(error, OSError) and is_disk_full(error):
             hint = "free some space, or set TMPDIR to another folder"
-            _discard_output()
-            # On standard error: it may be standard output that is full.
-            report.failure("text", "the disk is full", str(error), hint)
+            if not _flushed():
+                form = "text"
+            report.failure(form, "the disk is full", str(error), hint)
             return Exit.PRECONDITION
         return _bug(form, arguments, error)
 
@@ -119,6 +119,16 @@ def entry_point() -> None:
     sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")
     sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")
     sys.exit(main())
+
+
+def _flushed() -> bool:
+    """Whether standard output takes what it was given; else all of it is dropped."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _discard_output()
+        return False
+    return True
 
 
 def _discard_output() -> None:

@@ -10,7 +10,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Protocol
@@ -24,6 +24,7 @@ from .errors import Precondition
 from .findings import Finding
 from .proof import PATCHED, PRISTINE, PatchProof, Run
 from .series import Patch, Series
+from .waiting import as_completed
 from .wheels import Released
 
 

@@ -75,7 +75,7 @@ def test_any_order_of_events_on_the_patched_base(cases, tag):
 def test_the_machine_finds_the_known_defects(cases, monkeypatch, tag, checks, defect):
     monkeypatch.setenv("DECODE_MACHINE_CHECKS", checks)
     (outcome,) = cases.run(tag, PRISTINE, "test_decode_machine.py")
-    assert outcome.status == "failed"
+    assert outcome.status in ("failed", "error")
     assert defect in str(outcome.faults)
 
 

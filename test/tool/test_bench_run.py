@@ -147,7 +147,12 @@ def test_an_interruption_comes_when_the_docs_are_written(simulator, monkeypatch)
         write(changes)
 
     monkeypatch.setattr(bench_verb, "replace_all", interrupted)
-    status = cli.main(["bench", "v0.5.16", "--figure", "growth", "--readme"])
+    # A shell's background job, as which these tests may run, ignores it.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        status = cli.main(["bench", "v0.5.16", "--figure", "growth", "--readme"])
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert status == Exit.INTERRUPTED
     assert form.load(committed() / "results.json").rows
 

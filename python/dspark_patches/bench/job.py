@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from typing import Protocol
 
@@ -13,6 +13,7 @@ import msgspec
 from .. import __version__
 from ..bases import Base, find, load
 from ..proof import PRISTINE
+from ..waiting import as_completed
 from . import figures
 from .figures import Progress, Setting
 from .place import Place, place, release
