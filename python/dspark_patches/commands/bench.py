@@ -83,7 +83,7 @@ def command(
 
     \b
     Examples:
-      dspark-patches bench v0.5.16 --figure growth        half a minute
+      dspark-patches bench v0.5.16 --figure growth        about a minute
       dspark-patches bench v0.5.16 v0.5.23 --plot plots
       dspark-patches bench --format json > results.json
       dspark-patches bench --from results.json --plot plots

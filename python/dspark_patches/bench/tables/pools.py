@@ -26,7 +26,7 @@ def growth(results: Results) -> Table:
             f"{of['page_size']}, window {of['sliding_window']}, "
             f"{of['draft_tokens']} draft tokens, acceptance uniform on 1 to "
             f"{of['draft_tokens']}. *SWA steady*, of a generation that finished, is "
-            "what the samples of every 1,000 tokens lie between, from "
+            "what the samples of every 1,000 tokens lie between while it runs, from "
             f"{_SETTLED:,} tokens on."
         ),
         header=("base", "cache", *_GROWTH, "steps"),
