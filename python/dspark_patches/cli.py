@@ -106,9 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if isinstance(error, OSError) and is_disk_full(error):
             hint = "free some space, or set TMPDIR to another folder"
-            if not _flushed():
-                form = "text"
-            report.failure(form, "the disk is full", str(error), hint)
+            _tell_full(form, str(error), hint)
             return Exit.PRECONDITION
         return _bug(form, arguments, error)
 
@@ -121,14 +119,15 @@ def entry_point() -> None:
     sys.exit(main())
 
 
-def _flushed() -> bool:
-    """Whether standard output takes what it was given; else all of it is dropped."""
+def _tell_full(form: str, cause: str, hint: str) -> None:
+    """Tell that a disk is full; it may be the one that standard output is on."""
     try:
+        sys.stdout.flush()
+        report.failure(form, "the disk is full", cause, hint)
         sys.stdout.flush()
     except OSError:
         _discard_output()
-        return False
-    return True
+        report.failure("text", "the disk is full", cause, hint)
 
 
 def _discard_output() -> None:

@@ -224,23 +224,25 @@ def test_a_reader_that_goes_away_is_no_finding(monkeypatch):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def redirected(where: str) -> subprocess.CompletedProcess[str]:
-    """The command line with its output redirected by a shell."""
-    shell = f'exec "$0" -m dspark_patches --version {where}'
+def redirected(form: str, where: str) -> subprocess.CompletedProcess[str]:
+    """A verb with its output redirected by a shell: JSON is written at once where it
+    is long, and text at the end."""
+    shell = f'exec "$0" -m dspark_patches check --format {form} {where}'
     command = ["sh", "-c", shell, sys.executable]
     return subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
-def test_an_output_that_is_full_ends_with_3():
-    done = redirected(">/dev/full")
+@pytest.mark.parametrize("form", ["text", "json", "github"])
+def test_an_output_that_is_full_ends_with_3(form):
+    done = redirected(form, ">/dev/full")
     assert done.returncode == Exit.PRECONDITION
     assert "error: the disk is full" in done.stderr
     assert "Traceback" not in done.stderr
 
 
 def test_a_closed_output_is_no_bug():
-    done = redirected(">&-")
+    done = redirected("json", ">&-")
     assert (done.returncode, done.stderr) == (Exit.OK, "")
 
 

@@ -36,6 +36,12 @@ def test_refuses_a_part_without_a_source(tmp_path):
         readme.fill(README.format(name="nowhere", inside=""), [], tmp_path)
 
 
+def test_refuses_a_part_that_is_no_text(tmp_path):
+    (tmp_path / "figures.md").write_bytes(b"\xff")
+    with pytest.raises(BadInput, match="'figures'"):
+        readme.fill(README.format(name="figures", inside=""), [], tmp_path)
+
+
 def test_says_what_makes_a_part_that_is_not_there(tmp_path):
     with pytest.raises(BadInput) as raised:
         readme.fill(README.format(name="figures/cost", inside=""), [], tmp_path)
