@@ -6,19 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rich.box import SIMPLE
-from rich.progress import (
-    BarColumn,
-    Progress,
-    SpinnerColumn,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-)
+from rich.progress import Progress, TaskID
 from rich.table import Table
 
 from . import report
 from .bench import tables
 from .bench.results import Results, Row
+from .progress import note, progress
 
 
 class BenchReporter:
@@ -30,8 +24,7 @@ class BenchReporter:
         self._tasks: dict[str, TaskID] = {}
 
     def note(self, message: str) -> None:
-        text = report.printable(message)
-        self._progress.console.print(text, soft_wrap=True, style="dim")
+        note(self._progress, message)
 
     def started(self, what: str):
         task = self._tasks[what] = self._progress.add_task(what, total=None)
@@ -64,19 +57,8 @@ class BenchReporter:
 @contextmanager
 def bench_reporter(form: str) -> Iterator[BenchReporter]:
     """A reporter, with progress bars where there is a terminal to show them."""
-    stderr = report.console(stderr=True)
-    progress = Progress(
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TimeElapsedColumn(),
-        console=stderr,
-        transient=True,
-        redirect_stdout=False,
-        disable=not stderr.is_terminal,
-    )
-    with progress:
-        yield BenchReporter(form, progress)
+    with progress() as shown:
+        yield BenchReporter(form, shown)
 
 
 def _shown(table: tables.Table) -> Table:

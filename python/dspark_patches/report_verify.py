@@ -7,19 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rich.box import SIMPLE
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    SpinnerColumn,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-)
+from rich.progress import MofNCompleteColumn, Progress, TaskID
 from rich.table import Table
 
 from . import report
 from .findings import Finding
+from .progress import note, progress
 from .proof import PatchProof, Run
 from .report_findings import print_finding
 from .verify import Report
@@ -35,8 +28,7 @@ class VerifyReporter:
         self._started = time.monotonic()
 
     def note(self, message: str) -> None:
-        text = report.printable(message)
-        self._progress.console.print(text, soft_wrap=True, style="dim")
+        note(self._progress, message)
 
     def planned(self, count: int) -> None:
         self._task = self._progress.add_task("trees", total=count)
@@ -76,20 +68,8 @@ class VerifyReporter:
 @contextmanager
 def verify_reporter(form: str) -> Iterator[VerifyReporter]:
     """A reporter, with a progress bar where there is a terminal to show it."""
-    stderr = report.console(stderr=True)
-    progress = Progress(
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=stderr,
-        transient=True,
-        redirect_stdout=False,
-        disable=not stderr.is_terminal,
-    )
-    with progress:
-        yield VerifyReporter(form, progress)
+    with progress(MofNCompleteColumn()) as shown:
+        yield VerifyReporter(form, shown)
 
 
 def _table(proofs: tuple[PatchProof, ...]) -> Table:

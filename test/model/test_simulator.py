@@ -6,7 +6,7 @@ import pytest
 
 from dspark_patches import bases
 from dspark_patches.bench import figures
-from dspark_patches.bench.worker import SimulatorFailed, Worker
+from dspark_patches.bench.worker import SimulatorFailed, Workers
 from dspark_patches.proof import PATCHED, PRISTINE
 
 TAGS = [base.tag for base in bases.with_series()]
@@ -17,8 +17,10 @@ UNEVICTED = ("v0.5.16", "v0.5.17")
 def workers(cases):
     """A process per tree, for as long as its test."""
 
-    def start(tag: str, tree: str) -> Worker:
-        return Worker(cases.where.tree(bases.find(tag), tree))
+    live = Workers()
+
+    def start(tag: str, tree: str):
+        return live.start(cases.where.tree(bases.find(tag), tree))
 
     return start
 

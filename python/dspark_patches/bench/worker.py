@@ -98,18 +98,6 @@ class Worker:
     def __init__(self, tree: Path) -> None:
         self._tree = tree.resolve()
 
-    def __enter__(self) -> Worker:
-        self.start()
-        try:
-            self.await_ready()
-        except BaseException:
-            self.end()
-            raise
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.end()
-
     def start(self) -> None:
         """Start the process, and do not wait for it."""
         simulator = bases.data_root() / "test" / "model"
