@@ -2,15 +2,18 @@
 
 ``cases/NNNN/test_*.py`` belong to patch NNNN of every series. They are joined
 to the patch as if its mail added and named them, so that they too must be red
-without it, or under one of its controls, and green with the series.
+without it, or under one of its controls, and green with the series. Controls that
+only these tests notice stand in ``cases/NNNN/controls``; they fit every base.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 
+from dspark_patches import mail as mails
 from dspark_patches import series
 from dspark_patches.bases import Base
 from dspark_patches.diff import render_add
@@ -36,4 +39,11 @@ def _join(patch: series.Patch) -> series.Patch:
         sections=(*patch.mail.sections, *sections),
         trailers=(*patch.mail.trailers, *(("Regression-Test", p) for p in paths)),
     )
-    return msgspec.structs.replace(patch, mail=mail)
+    controls = (*patch.controls, *_controls(patch.number))
+    return msgspec.structs.replace(patch, mail=mail, controls=controls)
+
+
+def _controls(number: int) -> Iterator[series.Control]:
+    for path in sorted((CASES / f"{number:04d}" / "controls").glob("*.diff")):
+        why, sections = mails.parse_control(path.read_bytes(), path.name)
+        yield series.Control(number=number, name=path.stem, why=why, sections=sections)
