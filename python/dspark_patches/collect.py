@@ -80,7 +80,8 @@ def _mails(
     written: dict[str, bytes] = {}
     seen: set[str] = set()
     with workshop.bare(checkout.objects(tree)) as shop:
-        for number, commit in enumerate(commits, 1):
+        number = 0
+        for commit in commits:
             if commit.subject in seen:
                 raise Precondition(
                     f"two commits are called {commit.subject!r}",
@@ -89,6 +90,8 @@ def _mails(
             seen.add(commit.subject)
             patch = known.pop(commit.subject, None)
             stem = patch.name[5:] if patch else slug(commit.subject)
+            # A number says what a patch is about, on every base; bases leave gaps.
+            number = max(number + 1, patch.number if patch else 0)
             kept = [s for s in _sections(patch) if s.path in outside]
             made = shop.restate(
                 commit.tree, commit.parent, f"{commit.message}\n", commit.date

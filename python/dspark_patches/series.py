@@ -91,7 +91,7 @@ def load(base: Base, folder: Path | None = None) -> Series:
 
     Raises:
         Usage: the base has no series.
-        Malformed: a mail or control is broken, or the numbers have a gap;
+        Malformed: a mail or control is broken, or two have one number;
             names the first of what :func:`scan` finds.
     """
     series, failures = scan(base, folder)
@@ -118,10 +118,13 @@ def scan(
         )
     controls = _controls(folder, {number for number, _ in files}, failures)
     patches = []
-    for count, (number, path) in enumerate(files, 1):
+    taken: dict[int, str] = {}
+    for number, path in files:
         name = _name(path, folder)
-        if number != count:
-            failures.append(Malformed(name, 0, f"expected the number {count:04}"))
+        if number in taken:
+            what = f"{taken[number]} has the number {number:04} as well"
+            failures.append(Malformed(name, 0, what))
+        taken.setdefault(number, name)
         try:
             mail = mails.parse(read(path, name), name)
         except Malformed as failure:

@@ -98,10 +98,9 @@ def test_all_is_found_at_once(clone: Sound) -> None:
     (clone.folder / "0001-patch.patch").write_bytes(b"noise")
     said = clone.said()
     assert f"{FIRST}:1: the file does not end with a newline" in said
-    assert "patches/v0.5.16/0004-patch.patch:0: expected the number 0002" in said
     assert "patches/v0.5.16/0004-patch.patch:5: the mail does not say why" in said
     assert f"{KIT}:0: no series adds this file" in said
-    assert len(said) == 8
+    assert len(said) == 7
 
 
 def test_a_base_without_a_series_is_a_finding(clone: Sound) -> None:

@@ -67,11 +67,12 @@ def test_every_failure_of_a_series_is_found(tmp_path: Path) -> None:
     (folder / "0001-patch.patch").write_bytes(b"noise\n")
     (folder / "0003-patch.patch").rename(folder / "0004-patch.patch")
     (folder / "0002-Patch.patch.orig").write_bytes(b"")
+    (folder / "0004-again.patch").write_bytes(mail.render(make_mail(FIX)))
     (folder / "0005-link.patch").symlink_to(folder / "0002-patch.patch")
     add_control(folder, "0009-nothing.diff")
     add_control(folder, "0002-silent.diff", FIX.text)
     found, failures = series.scan(make_base(), folder)
-    assert [patch.number for patch in found.patches] == [2, 4]
+    assert [patch.number for patch in found.patches] == [2, 4, 4]
     assert [str(failure) for failure in failures] == [
         "v0.5.16/0002-Patch.patch.orig: does not belong here; "
         "expected NNNN-SLUG.patch",
@@ -79,8 +80,8 @@ def test_every_failure_of_a_series_is_found(tmp_path: Path) -> None:
         "explains it",
         "v0.5.16/controls/0009-nothing.diff: there is no patch 0009",
         "v0.5.16/0001-patch.patch:1: there is no diff",
-        "v0.5.16/0004-patch.patch: expected the number 0003",
-        "v0.5.16/0005-link.patch: expected the number 0004",
+        "v0.5.16/0004-patch.patch: v0.5.16/0004-again.patch has the number 0004 as "
+        "well",
         "v0.5.16/0005-link.patch: not a regular file",
     ]
     with pytest.raises(BadInput, match="does not belong here"):
