@@ -1,18 +1,22 @@
-"""Run test files of one tree in this process and report each outcome.
+"""Run test files of one tree in a fork of this process and report each outcome.
 
 Started by :mod:`dspark_patches.runner` under the interpreter that the tree
 is tested with, which has none of our dependencies: only the standard library
-may be imported here. What it reports goes, one JSON object a line, to a file
-of its own, since a test may print anything and may end the process.
+may be imported here. It reads jobs, one JSON object a line, and answers each
+with the process id of the fork and with its exit status. What the tests report
+goes to a file of its own, since a test may print anything and may end the
+process.
 """
 
 from __future__ import annotations
 
 import faulthandler
+import importlib
 import importlib.util
 import json
 import os
 import resource
+import signal
 import sys
 import time
 import traceback
@@ -221,14 +225,8 @@ def check_tree(tree: str, events: Events) -> int:
     return WRONG_TREE
 
 
-def main(tree: str, report: str, selectors: list[str]) -> int:
+def run(tree: str, report: str, selectors: list[str]) -> int:
     """Run the selected tests; 0 means that every outcome was reported."""
-    faulthandler.enable()
-    # A crash is reported; its core dump would be the size of all of torch.
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    # The interpreter put our own package's folder first; its modules have
-    # ordinary names, which tests must not find.
-    sys.path.remove(os.path.dirname(os.path.abspath(__file__)))
     events = Events(report)
     status = check_tree(tree, events)
     if status:
@@ -242,7 +240,61 @@ def main(tree: str, report: str, selectors: list[str]) -> int:
     return 0
 
 
+def become(tree: str, log: str, env: dict[str, str]) -> None:
+    """Turn a fork into the process that ``python3`` would start in the tree."""
+    # A session of its own, so that whatever the tests start can be ended with it.
+    os.setsid()
+    os.chdir(tree)
+    os.environ.clear()
+    os.environ.update(env)
+    # The interpreter read its settings when it started, these among them.
+    sys.path[:0] = [p for p in env["PYTHONPATH"].split(os.pathsep) if p not in sys.path]
+    output = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    for descriptor, source in enumerate((nothing, output, output)):
+        os.dup2(source, descriptor)
+    os.close(output)
+    os.close(nothing)
+    faulthandler.enable()
+    # A crash is reported; its core dump would be the size of all of torch.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def wait(child: int) -> int:
+    """The exit status of a child, once nothing of its session is left."""
+    os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+    try:
+        os.killpg(child, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def serve(preload: list[str]) -> None:
+    """Fork for each job on standard input, one after the other."""
+    # The interpreter put our own package's folder first; its modules have
+    # ordinary names, which tests must not find.
+    sys.path.remove(os.path.dirname(os.path.abspath(__file__)))
+    # What a module prints while it is loaded is no answer.
+    answers = os.dup(1)
+    os.dup2(2, 1)
+    for name in preload:
+        try:
+            importlib.import_module(name)
+        except Exception:
+            pass
+    for line in sys.stdin.buffer:
+        job = json.loads(line)
+        child = os.fork()
+        if not child:
+            os.close(answers)
+            become(job["tree"], job["log"], job["env"])
+            # Tearing torch down takes seconds, and threads that a test left
+            # behind may never end; everything that counts has been written.
+            os._exit(run(job["tree"], job["report"], job["selectors"]))
+        os.write(answers, b"%d\n" % child)
+        os.write(answers, b"%d\n" % wait(child))
+
+
 if __name__ == "__main__":
-    # Tearing torch down takes seconds, and threads that a test left behind may
-    # never end; everything that counts has been written.
-    os._exit(main(sys.argv[1], sys.argv[2], sys.argv[3:]))
+    serve(sys.argv[1:])

@@ -11,8 +11,9 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path, PurePosixPath
+from queue import SimpleQueue
 from typing import Protocol
 
 import msgspec
@@ -179,8 +180,11 @@ def _is_test_file(path: str) -> bool:
 def _run_all(plans: Sequence[Plan], options: Options) -> Generator[Run]:
     """Run the plans, a few at a time; the first failure calls off the rest."""
     cancel = threading.Event()
-    with ThreadPoolExecutor(options.jobs) as pool:
-        futures = [pool.submit(_run, plan, options, cancel) for plan in plans]
+    with (
+        _parents(min(options.jobs, len(plans))) as idle,
+        ThreadPoolExecutor(options.jobs) as pool,
+    ):
+        futures = [pool.submit(_run, plan, options, cancel, idle) for plan in plans]
         try:
             for future in as_completed(futures):
                 yield future.result()
@@ -190,7 +194,23 @@ def _run_all(plans: Sequence[Plan], options: Options) -> Generator[Run]:
             raise
 
 
-def _run(plan: Plan, options: Options, cancel: threading.Event) -> Run:
+@contextmanager
+def _parents(count: int) -> Iterator[SimpleQueue[runner.Parent]]:
+    """Processes to fork the tests' own from, one for each tree at a time."""
+    idle: SimpleQueue[runner.Parent] = SimpleQueue()
+    with ExitStack() as stack:
+        for _ in range(count):
+            parent = runner.start_parent(preload=runner.PRELOAD)
+            idle.put(stack.enter_context(parent))
+        yield idle
+
+
+def _run(
+    plan: Plan,
+    options: Options,
+    cancel: threading.Event,
+    idle: SimpleQueue[runner.Parent],
+) -> Run:
     started = time.monotonic()
     with _folder(plan, options.keep) as root:
         trees.copy(plan.released, root)
@@ -198,9 +218,17 @@ def _run(plan: Plan, options: Options, cancel: threading.Event) -> Run:
             source: trees.apply(root, sections, f"{plan.base}/{source}")
             for source, sections in plan.steps
         }
-        outcomes = runner.run(
-            root, plan.selectors, timeout=options.timeout, cancel=cancel
-        )
+        parent = idle.get()
+        try:
+            outcomes = runner.run(
+                root,
+                plan.selectors,
+                timeout=options.timeout,
+                cancel=cancel,
+                parent=parent,
+            )
+        finally:
+            idle.put(parent)
     return Run(
         base=plan.base,
         tree=plan.tree,

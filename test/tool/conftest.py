@@ -17,18 +17,25 @@ from factories import write_files
 from machine import Machine
 from world import World
 
-from dspark_patches import bases, cli, wheels
+from dspark_patches import bases, cli, runner, wheels
 
 # The command line in a process of its own, in a world's data root.
 IN_WORLD = """
 import sys
 from pathlib import Path
-from dspark_patches import bases, cli
+from dspark_patches import bases, cli, runner
 
 root = Path(sys.argv.pop(1))
 bases.data_root = lambda: root
+runner.PRELOAD = ()
 cli.entry_point()
 """
+
+
+@pytest.fixture(autouse=True)
+def _no_preload(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The trees of these tests import nothing of what a release imports."""
+    monkeypatch.setattr(runner, "PRELOAD", ())
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import threading
 import time
@@ -478,3 +479,27 @@ def test_the_stand_in_steps_back_for_a_real_torchvision(world, monkeypatch, tmp_
     python.write_text(f'#!/bin/sh\nPYTHONPATH="{site}" exec {sys.executable} "$@"\n')
     python.chmod(0o755)
     assert runner.environment(tree, str(python))["PYTHONPATH"] == str(tree / "python")
+
+
+def test_runs_from_one_parent_do_not_see_each_other(run):
+    source = """
+        loaded = "fractions" in sys.modules
+        import fractions
+
+        class T(unittest.TestCase):
+            def test_it(self):
+                self.assertTrue(loaded)
+                self.assertFalse(hasattr(fractions, "mark"))
+                fractions.mark = 1
+        """
+    with runner.start_parent(preload=("fractions", "not.there")) as parent:
+        outcomes = [run(source, parent=parent)["T.test_it"] for _ in range(2)]
+    assert [str(outcome) for outcome in outcomes] == ["passed", "passed"]
+
+
+def test_a_parent_that_died_costs_its_runs(run):
+    with runner.start_parent() as parent:
+        os.kill(parent.pid, signal.SIGKILL)
+        found = run("class T(unittest.TestCase): pass", parent=parent)
+    (outcome,) = found.values()
+    assert "the process to fork from ended with status -9" in str(outcome)

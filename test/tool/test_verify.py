@@ -334,7 +334,7 @@ def test_an_interruption_ends_the_runs_and_leaves_nothing(world, run, monkeypatc
     world.series(base, fix_mail())
     called_off = []
 
-    def hang(root, selectors, *, timeout, cancel):
+    def hang(root, selectors, *, timeout, cancel, parent):
         cancel.wait(30)
         called_off.append(cancel.is_set())
         raise runner.Cancelled
