@@ -11,6 +11,7 @@ from typing import Optional
 
 import torch
 
+from sglang.srt.mem_cache import common
 from sglang.test.ci.ci_register import register_cpu_ci
 from sglang.test.kits.spec_retract_kit import (
     RetractTestCase,
@@ -77,15 +78,18 @@ class HostPool:
 
 
 class TestRetractionHostPool(RetractTestCase):
-    def retract_into(self, host_pool: HostPool, rids: str, **options):
-        """A decode step that has to retract, and the requests by their id."""
-        rig = self.make_rig(
+    def make_node(self, **options):
+        return self.make_rig(
             disaggregation="decode",
             backup="host_pool",
             cache="unified",
             sliding_window=64,
             **options,
         )
+
+    def retract_into(self, host_pool: HostPool, rids: str, **options):
+        """A decode step that has to retract, and the requests by their id."""
+        rig = self.make_node(**options)
         # Each needs another page in the next step.
         reqs = {
             rid: rig.make_req(prompt_len=2, rid=rid, first_token=ord(rid))
@@ -140,6 +144,13 @@ class TestRetractionHostPool(RetractTestCase):
         self.assertEqual([req.rid for req in batch.reqs], ["a"])
         self.assertEqual(rig.retracted, [reqs["c"]])
         self.assertEqual([abort.rid for abort in rig.aborts], ["b"])
+
+    def test_request_without_kv_needs_no_room(self):
+        rig = self.make_node()
+        req = rig.make_req(prompt_len=1)
+        backup = getattr(common, "backup_kv_cache", None) or common.retraction_backup
+        pools = (rig.req_to_token_pool, rig.allocator)
+        self.assertTrue(backup(req, rig.tree_cache, *pools, "host_pool"))
 
 
 if __name__ == "__main__":
