@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from . import added, lint, lock
+from . import added, lint, lock, references
 from . import series as all_series
 from .added import Sources
 from .bases import Base
@@ -38,11 +38,18 @@ def check(chosen: Sequence[Base], root: Path, *, whole: bool) -> tuple[Finding, 
     sources = Sources(root)
     found: list[Finding] = []
     used: set[str] = set()
+    try:
+        known = references.load(root / "patches" / references.NAME)
+    except Malformed as failure:
+        found.append(of_failure("", failure, "correct or restore it"))
+        known = None
     for base in chosen:
         series, findings = _read(base, root / "patches" / base.tag)
         found.extend(findings)
         if series:
             used |= added_paths(series)
+            for patch in series.patches if known is not None else ():
+                found.extend(references.check(series, patch, known))
             found.extend(_check_series(base, series, sources, complete=not findings))
     for path in sorted(used):
         found.extend(added.lint(sources, path))

@@ -15,6 +15,7 @@ LARGEST_FIX = 60
 STATUSES = ("Pending", "Submitted", "Backport", "Merged", "Denied", "Local")
 
 _STATUS = re.compile(rf"({'|'.join(STATUSES)}) \[[^\[\]]*\w[^\[\]]*\]")
+_NO_REPORT = re.compile(r"\bno (upstream )?report\b")
 _SENTENCE = re.compile(r"\w[\w)`'\"]*[.!?](?=\s|$)")
 _FEWEST_SENTENCES = 2
 _LOOSE_ENDS = (b" ", b"\t", b"\r")
@@ -78,14 +79,27 @@ def _wrong(patch: Patch) -> Iterator[tuple[str, str, str]]:
     if len(statuses) != 1 or not _STATUS.fullmatch(statuses[0]):
         mend = f"add one 'Upstream-Status: <{'|'.join(STATUSES)}> [<why>]'"
         yield "there is no single, valid Upstream-Status", mend, "\nUpstream-Status: "
-    if patch.kind == "fix" and not mail.values("Fixes"):
-        yield "a fix names no report", "add 'Fixes: <report>'", "\nFixes: "
+    if patch.kind == "test" and mail.values("Fixes"):
+        yield "a patch of tests fixes nothing", "write 'Refs: <number>'", "\nFixes: "
+    if patch.kind == "fix" and not _names_report(mail):
+        mend = (
+            "add 'Fixes: <issue>' or 'Refs: <number>', or say in Upstream-Status that "
+            "there is no report"
+        )
+        yield "a fix names no report", mend, "\nUpstream-Status: "
     if not patch.tests:
         mend = "add 'Regression-Test: <path>::<class or test>'"
         yield "no regression test is named", mend, "\nRegression-Test: "
     if patch.kind == "test" and not patch.controls:
         mend = f"add controls/{patch.name}.diff, which brings the defect back"
         yield "nothing shows that the tests can fail", mend, "\nRegression-Test: "
+
+
+def _names_report(mail: mails.Mail) -> bool:
+    """Whether a trailer names what was reported, or says that nothing was."""
+    if mail.values("Fixes") or mail.values("Refs"):
+        return True
+    return any(_NO_REPORT.search(value) for value in mail.values("Upstream-Status"))
 
 
 def _loose_ends(series: Series, patch: Patch) -> Iterator[Finding]:

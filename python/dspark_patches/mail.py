@@ -22,7 +22,7 @@ from .diff import Section
 from .lines import Malformed, split
 
 AUTHOR = "dspark-patches <noreply@dspark-patches.invalid>"
-KNOWN_TRAILERS = ("Upstream-Status", "Fixes", "Regression-Test")
+KNOWN_TRAILERS = ("Upstream-Status", "Fixes", "Refs", "Regression-Test")
 
 _FIRST_LINE = "From " + diff.ZEROS + " Mon Sep 17 00:00:00 2001"
 _SUBJECT = "Subject: [PATCH] "

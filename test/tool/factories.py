@@ -12,9 +12,21 @@ from dspark_patches.git import Git
 DATE = "Tue, 1 Sep 2026 12:00:00 +0000"
 TRAILERS = (
     ("Upstream-Status", "Pending [not sent]"),
-    ("Fixes", "https://example.invalid/issues/1"),
+    ("Fixes", "sgl-project/sglang#1"),
     ("Regression-Test", "test/registered/unit/spec/test_clock.py::TestClock"),
 )
+
+REFERENCES = b"""\
+["sgl-project/sglang#1"]
+kind = "issue"
+title = "The clock ticks twice"
+source = "seen"
+
+["sgl-project/sglang#2"]
+kind = "pull request"
+title = "Tick once"
+source = "reports"
+"""
 
 
 def make_base(name: str = "v0.5.16") -> Base:

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from factories import make_base, make_edit, make_mail, write_files, write_series
+from factories import (
+    REFERENCES,
+    make_base,
+    make_edit,
+    make_mail,
+    write_files,
+    write_series,
+)
 
 from dspark_patches import check, diff, lock, mail, series
 from dspark_patches.findings import Finding
@@ -17,6 +24,7 @@ TEST = "test/registered/unit/spec/test_clock.py"
 FIRST = "patches/v0.5.16/0001-patch.patch"
 FIX = "patches/v0.5.16/0002-patch.patch"
 LOCK = "patches/v0.5.16/lock.toml"
+TABLE = "patches/references.toml"
 TEST_SOURCE = b'''\
 """The clock."""
 
@@ -47,7 +55,8 @@ if __name__ == "__main__":
     unittest.main()
 '''
 STATUS = ("Upstream-Status", "Pending [not sent]")
-FIXES = ("Fixes", "https://example.invalid/issues/1")
+FIXES = ("Fixes", "sgl-project/sglang#1")
+REFS = ("Refs", "sgl-project/sglang#2")
 RUNS = ("Regression-Test", f"{TEST}::TestClock")
 CONTROL = b"Ticks twice.\n\n" + make_edit(CLOCK, b"tick\n", b"tick tick\n").text
 
@@ -66,7 +75,7 @@ class Sound:
         self.fix = make_mail(
             make_edit(CLOCK, b"tick\n", b"tick once\n"), trailers=(STATUS, FIXES, RUNS)
         )
-        write_files(root, {KIT: b"kit = 1\n", TEST: TEST_SOURCE})
+        write_files(root, {KIT: b"kit = 1\n", TEST: TEST_SOURCE, TABLE: REFERENCES})
         self.write(self.first, self.fix)
         write_files(self.folder, {"controls/0001-twice.diff": CONTROL})
         self.lock()
@@ -90,6 +99,14 @@ def with_fix(**changes) -> Callable[[Sound], None]:
     def change(clone: Sound) -> None:
         kept = {"trailers": clone.fix.trailers} | changes
         clone.write(clone.first, make_mail(*clone.fix.sections, **kept))
+        clone.lock()
+
+    return change
+
+
+def with_first(*trailers: tuple[str, str]) -> Callable[[Sound], None]:
+    def change(clone: Sound) -> None:
+        clone.write(make_mail(*clone.first.sections, trailers=trailers), clone.fix)
         clone.lock()
 
     return change

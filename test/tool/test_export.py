@@ -129,7 +129,7 @@ def test_a_pull_request_has_upstreams_form(clone: Clone) -> None:
         "## Speed Tests and Profiling",
         "## Checklist",
     ]
-    assert "Fixes: https://example.invalid/issues/1\n" in text
+    assert "Fixes: sgl-project/sglang#1\n" in text
     assert f"- change `{CLOCK}` (+2 -1)\n- add `{TEST}` (+1 -0)\n" in text
     assert "python3 test/registered/unit/spec/test_clock.py -f\n" in text
     assert "- [x] Add unit tests" in text

@@ -13,12 +13,14 @@ from sound import (
     FIXES,
     KIT,
     LOCK,
+    REFS,
     RUNS,
     STATUS,
     TEST,
     TEST_SOURCE,
     Sound,
     with_clock,
+    with_first,
     with_fix,
     with_source,
     with_tests,
@@ -57,7 +59,15 @@ def clone(tmp_path: Path) -> Sound:
             with_fix(trailers=(("Upstream-Status", "Local [ ]"), FIXES, RUNS)),
             f"{FIX}:8: there is no single, valid Upstream-Status",
         ),
-        (with_fix(trailers=(STATUS, RUNS)), f"{FIX}:9: a fix names no report"),
+        (with_fix(trailers=(STATUS, RUNS)), f"{FIX}:8: a fix names no report"),
+        (
+            with_fix(trailers=(("Upstream-Status", "Pending [no reporter]"), RUNS)),
+            f"{FIX}:8: a fix names no report",
+        ),
+        (
+            with_first(STATUS, FIXES, RUNS),
+            f"{FIRST}:9: a patch of tests fixes nothing",
+        ),
         (with_tests(), f"{FIX}:9: no regression test is named"),
         (with_tests(TEST[:-3]), f"{FIX}:10: {TEST[:-3]} names no test"),
         (with_tests("x.py::T"), f"{FIX}:10: the series does not add x.py"),
@@ -160,6 +170,22 @@ def test_what_just_fits_is_no_finding(
     clone: Sound, change: Callable[[Sound], None]
 ) -> None:
     change(clone)
+    assert clone.check() == ()
+
+
+@pytest.mark.parametrize(
+    "trailers",
+    [
+        (STATUS, FIXES, RUNS),
+        (STATUS, REFS, RUNS),
+        (STATUS, FIXES, REFS, RUNS),
+        (("Upstream-Status", "Pending [found by a test; there is no report]"), RUNS),
+    ],
+)
+def test_a_fix_names_a_report_or_says_that_there_is_none(
+    clone: Sound, trailers: tuple[tuple[str, str], ...]
+) -> None:
+    with_fix(trailers=trailers)(clone)
     assert clone.check() == ()
 
 

@@ -137,6 +137,19 @@ def test_prose_with_a_colon_is_no_trailer() -> None:
     assert value.body.endswith("\n\nNote: this is\nprose.")
 
 
+@pytest.mark.parametrize("key", mail.KNOWN_TRAILERS)
+def test_prose_among_known_trailers_is_refused(key: str) -> None:
+    data = sample()
+    start, end = data.index(b"Upstream-Status: "), data.index(b"\n\ndiff --git")
+    last = f"{key}: this is\nprose.".encode()
+    with pytest.raises(BadInput, match="stands among the trailers"):
+        mail.parse(data[:start] + last + data[end:])
+
+
+def test_known_trailers() -> None:
+    assert {"Fixes", "Refs"} < set(mail.KNOWN_TRAILERS)
+
+
 def test_a_huge_mail_is_refused_at_once() -> None:
     start = time.perf_counter()
     with pytest.raises(BadInput, match="larger than"):

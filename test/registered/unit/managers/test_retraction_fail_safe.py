@@ -1,8 +1,8 @@
-"""A request whose KV cannot be backed up costs that request alone.
+"""A retraction backup that the KV pool does not support costs one request.
 
-A disaggregated decode node backs up what it retracts. A KV pool without a host
-copy raises NotImplementedError from ``get_cpu_copy``: the request is released and
-aborted, and the rest of the batch decodes on.
+A disaggregated decode node backs up the KV of a request that it retracts. Where the
+pool cannot copy it to the host, ``get_cpu_copy`` raises NotImplementedError: the
+request is released and aborted, and the rest of the batch keeps decoding.
 """
 
 import unittest
@@ -25,25 +25,34 @@ from sglang.test.kits.spec_retract_kit import (
 
 register_cpu_ci(est_time=20, suite="base-a-test-cpu")
 
-PROMPT_LEN = 40
 
-
-class _FullDecodeNode(RetractTestCase):
-    def start(self, rids: str, *, has_backup: bool = True, **options):
-        """A full decode node: nothing is out of a window, and nothing is free."""
-        rig = self.make_rig(disaggregation="decode", sliding_window=64, **options)
+class _FullNode(RetractTestCase):
+    def start(
+        self,
+        rids: str,
+        *,
+        has_backup: bool = True,
+        prompt_len: int = 40,
+        disaggregation: str = "decode",
+        **options,
+    ):
+        """A decode batch whose next step needs SWA slots: none are free, and none
+        are out of a window. The pool can copy to the host if ``has_backup``."""
+        rig = self.make_rig(disaggregation=disaggregation, sliding_window=64, **options)
         if not has_backup:
             no_backup = patch.object(SWAKVPool, "get_cpu_copy", KVCache.get_cpu_copy)
             no_backup.start()
             self.addCleanup(no_backup.stop)
         self.idle = rig.free_counts()
         reqs = [
-            rig.make_req(prompt_len=PROMPT_LEN, rid=rid, first_token=ord(rid))
+            rig.make_req(prompt_len=prompt_len, rid=rid, first_token=ord(rid))
             for rid in rids
         ]
         batch = rig.start(reqs)
         rig.step(batch)
         self.others = leave_swa(rig, 0)
+        while not batch.new_tokens_required_next_decode():
+            rig.step(batch)
         return rig, batch, reqs
 
     def finish_all(self, rig, batch):
@@ -59,7 +68,7 @@ class _FullDecodeNode(RetractTestCase):
         self.assertEqual(cache.swa_protected_size(), 0)
 
 
-class TestRetractionFailSafe(_FullDecodeNode):
+class TestRetractionFailSafe(_FullNode):
     def test_no_backup_costs_one_request(self):
         for cache in prefix_cache_kinds():
             with self.subTest(cache=cache):
@@ -73,23 +82,53 @@ class TestRetractionFailSafe(_FullDecodeNode):
                 rig.decode(batch)
                 self.finish_all(rig, batch)
 
+    def test_two_requests_lost_in_one_pass(self):
+        # Each holds one page and needs another, so that one lost is not enough.
+        rig, batch, _ = self.start("abc", has_backup=False, prompt_len=2, page_size=16)
+        batch = rig.decode(batch)
+        self.assertEqual([req.rid for req in batch.reqs], ["a"])
+        self.assertEqual(rig.retracted, [])
+        self.assertEqual(
+            [(abort.rid, abort.finished_reason["status_code"]) for abort in rig.aborts],
+            [("c", 503), ("b", 503)],
+        )
+        self.finish_all(rig, batch)
+
+    def test_prompt_of_lost_request_is_evicted(self):
+        # What a retracted request had in the tree is used at once, backup or not.
+        counts = {}
+        for has_backup in (True, False):
+            for cache in prefix_cache_kinds():
+                rig, batch, _ = self.start("ab", has_backup=has_backup, cache=cache)
+                rig.decode(batch)
+                evictable = rig.tree_cache.swa_evictable_size()
+                counts[has_backup, cache] = (*rig.free_counts(), evictable)
+        for cache in prefix_cache_kinds():
+            with self.subTest(cache=cache):
+                self.assertEqual(counts[False, cache], counts[True, cache])
+                self.assertEqual(counts[False, cache][-1], 0)
+
     def test_client_is_told_to_retry(self):
         rig, batch, _ = self.start("ab", has_backup=False)
-        rig.decode(batch)
+        message = (
+            "Retracted under decode memory pressure without a KV backup. Retry later."
+        )
+        with self.assertLogs("sglang.srt.managers.schedule_batch", "WARNING") as logs:
+            rig.decode(batch)
+        self.assertIn(f"aborted request b: {message}", logs.output[0])
         (abort,) = rig.aborts
         self.assertEqual(
             abort.finished_reason,
             {
                 "type": "abort",
-                "message": "Retracted under decode memory pressure without a KV "
-                "backup. Retry later.",
+                "message": message,
                 "status_code": HTTPStatus.SERVICE_UNAVAILABLE,
                 "err_type": "ServiceUnavailableError",
             },
         )
         error = client_error(abort)
         self.assertEqual(error.status_code, HTTPStatus.SERVICE_UNAVAILABLE)
-        self.assertEqual(error.detail, abort.finished_reason["message"])
+        self.assertEqual(error.detail, message)
 
     def test_last_request_skips_the_backup(self):
         for has_backup in (True, False):
@@ -99,16 +138,17 @@ class TestRetractionFailSafe(_FullDecodeNode):
                 self.assertTrue(batch.is_empty())
                 self.assertFalse(holds_backup(last))
                 (abort,) = rig.aborts
+                reason = abort.finished_reason
                 self.assertEqual(
-                    abort.finished_reason["status_code"],
-                    HTTPStatus.INTERNAL_SERVER_ERROR,
+                    (reason["status_code"], reason["err_type"]),
+                    (HTTPStatus.INTERNAL_SERVER_ERROR, "InternalServerError"),
                 )
                 self.finish_all(rig, batch)
 
 
-class TestRetractionBackup(_FullDecodeNode):
+class TestRetractionBackup(_FullNode):
     def kv_of(self, req, rig) -> torch.Tensor:
-        """What the keys of ``req`` hold, on the full side and on the SWA side."""
+        """The keys of ``req``, on the full side and on the SWA side."""
         row = getattr(req.kv, "req_pool_idx", None)
         row = req.req_pool_idx if row is None else row
         slots = rig.req_to_token_pool.req_to_token[row, : req.seqlen - 1].long()
@@ -141,6 +181,14 @@ class TestRetractionBackup(_FullDecodeNode):
         self.assertFalse(holds_backup(req))
         rig.process_result()
         batch.reqs += resumed.reqs
+        self.finish_all(rig, batch)
+
+    def test_other_nodes_take_no_backup(self):
+        # They recompute the KV, so that no pool has to copy it.
+        rig, batch, (_, req) = self.start("ab", has_backup=False, disaggregation="null")
+        batch = rig.decode(batch)
+        self.assertEqual([rig.retracted, rig.aborts], [[req], []])
+        self.assertFalse(holds_backup(req))
         self.finish_all(rig, batch)
 
     def test_other_errors_are_not_hidden(self):
