@@ -4,9 +4,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from sglang.srt.speculative.dflash_disaggregation import (
-    build_dflash_disagg_draft_input,
-)
+from sglang.srt.managers.overlap_utils import RelayPayload
+from sglang.srt.speculative.draft_worker_common import make_draft_input_v2
 
 if TYPE_CHECKING:
     from sglang.srt.managers.overlap_utils import FutureMap
@@ -21,7 +20,15 @@ def build_dspark_disagg_draft_input(
     last_tokens_tensor: torch.Tensor,
     future_map: FutureMap,
 ) -> DFlashDraftInputV2:
-    # DSPARK carries DFLASH's draft state from step to step.
-    return build_dflash_disagg_draft_input(
-        batch, server_args, last_tokens_tensor, future_map
+    # DFLASH and DSPARK draft each block from the transferred KV: only the bonus
+    # tokens are carried over.
+    spec_info = make_draft_input_v2(
+        bonus_tokens=last_tokens_tensor, new_seq_lens=batch.seq_lens
     )
+    if batch.enable_overlap:
+        spec_info.future_indices = batch.req_pool_indices
+        future_map.publish(spec_info.future_indices, batch.seq_lens)
+        future_map.stash(
+            spec_info.future_indices, RelayPayload(bonus_tokens=last_tokens_tensor)
+        )
+    return spec_info

@@ -1,7 +1,8 @@
 """A DFLASH or DSPARK request that arrives from a prefill node can decode.
 
-Its first decode runs prepare_for_decode before any local forward, so the draft
-input has to come from the handoff itself.
+Its first decode runs prepare_for_decode() before any local forward, so
+build_disagg_draft_input() has to supply the draft input. No other algorithm,
+and no decode node without speculation, gets that input.
 """
 
 import unittest
@@ -9,7 +10,8 @@ from unittest.mock import create_autospec
 
 import torch
 
-from sglang.srt.managers.overlap_utils import FutureMap
+from sglang.srt.managers.overlap_utils import FutureMap, resolve_forward_inputs
+from sglang.srt.speculative.spec_info import SpeculativeAlgorithm
 from sglang.test.ci.ci_register import register_cpu_ci
 from sglang.test.kits.pd_handoff_kit import PDHandoffTestCase
 
@@ -19,20 +21,25 @@ PROMPT_LENS = [40, 7, 90]
 BONUS_TOKENS = [5, 17, 230]
 
 
-class _Handoff:
-    """The contract of the handoff, for one algorithm."""
-
-    algorithm: str
-
-    def arrived(self, *, overlap: bool, count: int = len(PROMPT_LENS)):
-        """A rig in whose waiting queue ``count`` transferred requests stand."""
-        rig = self.make_pd_rig(algorithm=self.algorithm, overlap=overlap)
+class _HandoffTestCase(PDHandoffTestCase):
+    def arrived(self, algorithm, *, overlap: bool, count: int = len(PROMPT_LENS)):
+        """A decode node whose waiting queue holds ``count`` transferred requests."""
+        rig = self.make_pd_rig(algorithm=algorithm, overlap=overlap)
         reqs = [
             rig.make_req(prompt_len=length, rid=f"r{length}")
             for length in PROMPT_LENS[:count]
         ]
         rig.arrive(reqs, bonus_tokens=BONUS_TOKENS[:count])
         return rig
+
+
+class _DFlashFamilyHandoff:
+    """What the handoff hands over, for one algorithm of the family."""
+
+    algorithm: str
+
+    def arrived(self, **options):
+        return super().arrived(self.algorithm, **options)
 
     def prebuilt(self, rig):
         batch = rig.build_prebuilt()
@@ -119,12 +126,35 @@ class _Handoff:
                 self.assertEqual(batch.seq_lens.tolist()[-1], 60 + (not overlap))
 
 
-class TestDFlashHandoff(_Handoff, PDHandoffTestCase):
+class TestDFlashHandoff(_DFlashFamilyHandoff, _HandoffTestCase):
     algorithm = "DFLASH"
 
 
-class TestDSparkHandoff(_Handoff, PDHandoffTestCase):
+class TestDSparkHandoff(_DFlashFamilyHandoff, _HandoffTestCase):
     algorithm = "DSPARK"
+
+
+class TestOtherHandoffs(_HandoffTestCase):
+    def test_no_other_algorithm_gets_a_dflash_input(self):
+        for algorithm in SpeculativeAlgorithm:
+            if algorithm.is_eagle() or algorithm.is_dflash_family():
+                continue
+            for overlap in (True, False):
+                with self.subTest(algorithm=algorithm.name, overlap=overlap):
+                    rig = self.arrived(algorithm.name, overlap=overlap)
+                    # NGRAM's own buffers cannot take a bonus token alone.
+                    rig.scheduler.future_map = create_autospec(FutureMap, instance=True)
+                    self.assertIsNone(rig.build_prebuilt().spec_info)
+
+    def test_without_speculation_the_first_decode_takes_the_bonus_tokens(self):
+        for overlap in (True, False):
+            with self.subTest(overlap=overlap):
+                rig = self.arrived("NONE", overlap=overlap)
+                batch = rig.schedule()
+                resolve_forward_inputs(batch, rig.future_map)
+
+                self.assertIsNone(batch.spec_info)
+                self.assertEqual(batch.input_ids.tolist(), BONUS_TOKENS)
 
 
 if __name__ == "__main__":
