@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dspark_patches.bench import figures, results
 from dspark_patches.bench.results import Host, Release, Results, Row
+from dspark_patches.bench.tables.load import SHOWN
 
 RELEASE = Release(version="0.5.16", wheel_sha256="a" * 64, lock_blob="b" * 40)
 HOST = Host(python="3.11.7", torch="2.13.0", platform="Linux x86_64")
@@ -39,7 +40,7 @@ def together(figure, tree, name, requests, fit, swa=None, full=1_000, base="v0.5
     return row(figure, base, tree, name, record, task)
 
 
-def load(tree, dead_swa, name="reported pool, page 256", retracted=40) -> Row:
+def load(tree, dead_swa, name=SHOWN, retracted=40) -> Row:
     sample = dict(
         decode_steps=2_000,
         retracted=retracted,
@@ -52,7 +53,7 @@ def load(tree, dead_swa, name="reported pool, page 256", retracted=40) -> Row:
         prefilled_tokens=10,
         mean_running=20.0,
         output_tokens=5,
-        dead_swa=dead_swa,
+        dead_swa=list(map(list, dead_swa)),
         samples=[sample],
     )
     task = dict(node=figures.node(figures.REPORTED_FULL), seed=0)
@@ -124,7 +125,7 @@ def every_figure() -> Results:
         rows += [
             together("limit", tree, "chunk fits", 11, fit=True),
             together("limit", tree, "chunk fails", 12, fit=False),
-            load(tree, [0]),
+            load(tree, [(0, 0)]),
             *(cost(tree, 10, requests) for requests in figures.COST_REQUESTS),
         ]
     return found(*rows)

@@ -32,7 +32,7 @@ def record(task):
         counts = ("decode_steps", "retracted", "aborted", "finished")
         sample = dict.fromkeys((*counts, "reprefilled_tokens"), 5)
         whole = dict(hit_rate=0.5, prefilled_tokens=9, mean_running=3, output_tokens=7)
-        return dict(whole, dead_swa=[0, 256], samples=[sample])
+        return dict(whole, dead_swa=[[0, 0], [256, 0]], samples=[sample])
     if kind == "overload":
         counts = ("finished", "aborted", "retracted", "decode_steps")
         return dict.fromkeys(counts, 4) | dict(died="OSError: no")

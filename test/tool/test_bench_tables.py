@@ -98,18 +98,22 @@ def test_the_note_names_the_full_pool_only_where_it_was_full():
 
 def test_counts_the_batches_that_gave_up_with_dead_tokens():
     row = cells(
-        only(load("pristine", [0, 256, 512]), load("patched", [0], retracted=4))
+        only(
+            load("pristine", [(0, 0), (256, 0), (512, 384)]),
+            load("patched", [(0, 0)], retracted=4),
+        )
     )
     assert row["gave up with dead SWA"] == "2 of 3 -> 0 of 1"
-    assert row["dead SWA tokens then"] == "256 -> 0"
+    assert row["owned"] == "256 -> 0"
+    assert row["locked"] == "128 -> 0"
     assert row["retracted"] == "20 -> 2"
     assert row["finished"] == "50"
 
 
 def test_no_batch_that_gave_up_is_no_division_by_zero():
-    row = cells(short(load("pristine", [256]), load("patched", [])))
+    row = cells(short(load("pristine", [(0, 256)]), load("patched", [])))
     assert row["gave up with dead SWA"] == "1 of 1 -> 0 of 0"
-    assert row["dead SWA tokens then"] == "256 -> 0"
+    assert row["locked"] == "256 -> 0"
 
 
 def test_an_overload_tells_what_ended_the_scheduler():

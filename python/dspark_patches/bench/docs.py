@@ -153,7 +153,10 @@ def _whole(results: Results, base: Base) -> bool:
     for row in results.rows:
         if row.base == base.tag:
             names.setdefault((row.figure, row.tree), set()).add(row.name)
-    sides = [[names.get((name, tree)) for tree in TREES] for name in figures.NAMES]
+    sides = [
+        [names.get((name, tree)) for tree in TREES]
+        for name in figures.names_of(base.tag)
+    ]
     return all(before and before == after for before, after in sides)
 
 

@@ -30,6 +30,11 @@ CAPACITY_REQUESTS = (11, 12, 32, 48)
 COST_REQUESTS = (1, 8, 32, 128, 256)
 COST_ROUNDS, COST_STEPS, COST_CONTEXT = 8, 64, 8_192
 COST_REFERENCE = "v0.5.18"
+CACHES = ("chunk", "radix", "unified")
+# What takes long is shown of the releases between which something changes: those
+# from v0.5.18 on evict alike.
+FEW = {"capacity", "limit", "cost"}
+FEW_BASES = ("v0.5.16", "v0.5.17", "v0.5.18", "v0.5.23")
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,62 +85,68 @@ def growth(setting: Setting) -> Iterator[Row]:
 
 def capacity(setting: Setting) -> Iterator[Row]:
     """So many equal requests at once, until one is retracted."""
-    for cache in setting.worker.ready.caches:
-        for requests in CAPACITY_REQUESTS:
-            task = _together(cache, requests)
-            yield setting.row("capacity", f"{cache} {requests}", task)
+    for requests in CAPACITY_REQUESTS:
+        task = _together("chunk", requests)
+        yield setting.row("capacity", f"chunk {requests}", task)
 
 
 def limit(setting: Setting) -> Iterator[Row]:
     """The most requests that run without a retraction: the last row that fits and
-    the first that does not, per prefix cache."""
-    for cache in setting.worker.ready.caches:
-        probe = setting.row("limit", cache, _together(cache, CAPACITY_REQUESTS[0]))
-        rows = {CAPACITY_REQUESTS[0]: probe}
-        requests = _guess(probe)
-        while True:
-            if requests not in rows:
-                task = _together(cache, requests)
-                rows[requests] = setting.row("limit", cache, task)
-            if not rows[requests].record["fit"]:
-                requests -= 1
-            elif requests + 1 in rows:
-                break
-            else:
-                requests += 1
-        yield msgspec.structs.replace(rows[requests], name=f"{cache} fits")
-        yield msgspec.structs.replace(rows[requests + 1], name=f"{cache} fails")
+    the first that does not."""
+    probe = setting.row("limit", "chunk", _together("chunk", CAPACITY_REQUESTS[0]))
+    rows = {CAPACITY_REQUESTS[0]: probe}
+    requests = _guess(probe)
+    while True:
+        if requests not in rows:
+            task = _together("chunk", requests)
+            rows[requests] = setting.row("limit", "chunk", task)
+        if not rows[requests].record["fit"]:
+            requests -= 1
+        elif requests + 1 in rows:
+            break
+        else:
+            requests += 1
+    yield msgspec.structs.replace(rows[requests], name="chunk fits")
+    yield msgspec.structs.replace(rows[requests + 1], name="chunk fails")
 
 
+SMALL = dict(max_reqs=128, max_context_len=4_096)
+REPORTED = dict(max_reqs=512, max_context_len=8_192)
 LOADS = {
-    "small pool, page 1": dict(
-        node=node(131_072, page_size=1, max_reqs=128, max_context_len=4_096)
-    ),
+    "small pool, page 1": dict(node=node(131_072, page_size=1, **SMALL)),
     "small pool, page 64, shared prefixes": dict(
-        node=node(
-            131_072, page_size=64, max_reqs=128, max_context_len=4_096, cache="unified"
-        ),
-        shared_prefixes=8,
+        node=node(131_072, page_size=64, **SMALL), shared_prefixes=8
     ),
     "reported pool, page 256": dict(
-        node=node(REPORTED_FULL, max_reqs=512, max_context_len=8_192),
-        prompt_len=(64, 4_096),
+        node=node(REPORTED_FULL, **REPORTED), prompt_len=(64, 4_096)
     ),
     "reported pool, page 256, shared prefixes": dict(
-        node=node(REPORTED_FULL, max_reqs=512, max_context_len=8_192, cache="unified"),
+        node=node(REPORTED_FULL, **REPORTED),
         prompt_len=(64, 4_096),
         shared_prefixes=32,
         prefix_len=2_048,
     ),
 }
-LOAD_STEPS = 2_000
+LOAD_STEPS = 1_000
+
+
+def load_names() -> Iterator[str]:
+    """The loads with the caches that they are run with, where a release has them:
+    what is shared needs a cache that shares."""
+    for load, options in LOADS.items():
+        for cache in CACHES:
+            if cache != "chunk" or not options.get("shared_prefixes"):
+                yield f"{load}, {cache}"
 
 
 def retraction(setting: Setting) -> Iterator[Row]:
     """Mixed requests, more than the pools hold."""
-    for name, options in LOADS.items():
-        task = dict(type="load", decode_steps=LOAD_STEPS) | options
-        yield setting.row("retraction", name, task)
+    for name in load_names():
+        load, _, cache = name.rpartition(", ")
+        if cache in setting.worker.ready.caches:
+            options = LOADS[load] | dict(node=LOADS[load]["node"] | dict(cache=cache))
+            task = dict(type="load", decode_steps=LOAD_STEPS) | options
+            yield setting.row("retraction", name, task)
 
 
 PD_FULL = 65_536
@@ -185,6 +196,12 @@ SINGLE = {
     "pd": pd,
 }
 NAMES = (*SINGLE, "cost")
+
+
+def names_of(base: str) -> tuple[str, ...]:
+    """The figures that are made of a base."""
+    few = FEW if base not in FEW_BASES else ()
+    return tuple(name for name in NAMES if name not in few)
 
 
 def _together(cache: str, requests: int) -> Task:

@@ -10,7 +10,7 @@ import msgspec
 
 from ..errors import BadInput
 from . import records
-from .figures import LOADS
+from .figures import load_names
 from .results import FORM, MOST_SEED, TREES, Results, Row
 
 _MEND = "remove it, and make it again with `dspark-patches bench --readme`"
@@ -80,7 +80,7 @@ _FIGURES = {
     "growth": _Figure(_CACHE, _Growth),
     "capacity": _Figure(f"{_CACHE} {_REQUESTS}", records.Together),
     "limit": _Figure(f"{_CACHE} (fits|fails)", records.Together, _Requests),
-    "retraction": _Figure("|".join(map(re.escape, LOADS)), _Load),
+    "retraction": _Figure("|".join(map(re.escape, load_names())), _Load),
     "pd": _Figure("with|without", _Overload, _Requests),
     "cost": _Figure(_REQUESTS, _Cost),
     "check cost": _Figure(_REQUESTS, records.CheckCost),

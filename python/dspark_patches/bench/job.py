@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from typing import Protocol
@@ -87,8 +87,8 @@ class Run:
         try:
             with place(self._observer.note) as where:
                 self._single(where)
-                if "cost" in self._options.figures:
-                    for base in self._bases:
+                for base in self._bases:
+                    if "cost" in self._names(base):
                         self._cost(where, base)
         finally:
             self._workers.stop()
@@ -115,7 +115,6 @@ class Run:
 
     def _single(self, where: Place) -> None:
         """The figures of one tree each, a few trees at a time."""
-        names = [name for name in self._options.figures if name in figures.SINGLE]
         # Made one by one: pip and git are quick, and their errors plain. Those of the
         # cost are made now as well, of the same patches as all.
         places = [(base, tree) for base in self._bases for tree in TREES]
@@ -125,7 +124,7 @@ class Run:
             jobs = [
                 pool.submit(self._tree, where, base, tree, names)
                 for base, tree in places
-                if names
+                if (names := self._names(base) - {"cost"})
             ]
             try:
                 for job in as_completed(jobs):
@@ -136,12 +135,16 @@ class Run:
                 pool.shutdown(cancel_futures=True)
                 raise
 
-    def _tree(self, where: Place, base: Base, tree: str, names: Sequence[str]) -> None:
+    def _names(self, base: Base) -> Set[str]:
+        return {*figures.names_of(base.tag)} & {*self._options.figures}
+
+    def _tree(self, where: Place, base: Base, tree: str, names: Set[str]) -> None:
         what = f"{base.tag} {tree}"
         progress = self._observer.started(what)
         with self._setting(where, base, tree, base, tree, progress) as setting:
-            for name in names:
-                self._keep(figures.SINGLE[name](setting))
+            for name in figures.SINGLE:
+                if name in names:
+                    self._keep(figures.SINGLE[name](setting))
         self._observer.ended(what)
 
     def _cost(self, where: Place, base: Base) -> None:

@@ -106,8 +106,9 @@ def limit(results: Results) -> Figure:
 
 
 def retraction(results: Results) -> Figure:
-    """Retractions so far against decode steps, per load: the oldest base and the
-    newest that have rows."""
+    """Retractions so far against decode steps, per load and with the cache that every
+    release has and that shares prefixes: the oldest base and the newest that have
+    rows."""
     rows = list(results.of("retraction", records.Load))
     shown = _ends([row.base for row, _ in rows])
     figure, grid = pyplot.subplots(
@@ -121,7 +122,7 @@ def retraction(results: Results) -> Figure:
     for line, base in zip(grid, shown):
         for axes, load in zip(line, LOADS):
             for row, found in rows:
-                if (row.base, row.name) == (base, load):
+                if (row.base, row.name) == (base, f"{load}, unified"):
                     _retractions(axes, found, row.tree)
             if base == shown[0]:
                 axes.set_title(load.replace(", ", "\n"), fontsize=9)

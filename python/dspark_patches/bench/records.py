@@ -44,6 +44,13 @@ class Sample(msgspec.Struct, frozen=True):
     reprefilled_tokens: Count
 
 
+class Dead(msgspec.Struct, frozen=True, array_like=True):
+    """SWA tokens that nobody reads again, by who keeps them."""
+
+    owned: Count
+    locked: Count
+
+
 class Load(msgspec.Struct, frozen=True):
     """A sustained load."""
 
@@ -51,13 +58,18 @@ class Load(msgspec.Struct, frozen=True):
     prefilled_tokens: Count
     mean_running: Amount
     output_tokens: Count
-    dead_swa: tuple[Count, ...]
+    dead_swa: tuple[Dead, ...]
     samples: tuple[Sample, ...]
 
     @property
     def false_retractions(self) -> int:
-        """How often a batch gave up requests while its SWA tokens were dead."""
-        return sum(dead > 0 for dead in self.dead_swa)
+        """How often a batch gave up requests while SWA tokens were dead."""
+        return sum(dead.owned + dead.locked > 0 for dead in self.dead_swa)
+
+    def mean_dead(self, kind: str) -> float:
+        """How many were, on average over all batches that gave up requests."""
+        found = [getattr(dead, kind) for dead in self.dead_swa]
+        return sum(found) / len(found) if found else 0.0
 
     @property
     def total(self) -> Sample:

@@ -9,7 +9,7 @@ import msgspec
 
 from ..proof import PATCHED, PRISTINE
 
-FORM = 1
+FORM = 2
 TREES = (PRISTINE, PATCHED)
 MOST_SEED = 2**32 - 1
 

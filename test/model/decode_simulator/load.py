@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from unittest.mock import patch
 
 import msgspec
 
-from sglang.srt.managers.schedule_batch import Req, ScheduleBatch
+from sglang.srt.managers.schedule_batch import ScheduleBatch
 
-from . import state
 from .config import NodeConfig
+from .dead import Dead, dead_swa
 from .forward import Accepted, acceptance
 from .node import Node
 
@@ -61,8 +61,8 @@ class LoadRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         hit_rate: the part of all prompt tokens found in the prefix cache.
-        dead_swa: of each batch that gave up requests, the SWA tokens that its
-            requests held just before and no forward would have read.
+        dead_swa: SWA tokens that were dead when a batch was about to give up
+            requests, for each such batch.
         mean_running: requests per decode step.
         output_tokens: tokens streamed to clients that got all of theirs.
         samples: totals over time; the last holds the whole run's.
@@ -72,7 +72,7 @@ class LoadRecord(msgspec.Struct, frozen=True, kw_only=True):
     prefilled_tokens: int
     mean_running: float
     output_tokens: int
-    dead_swa: tuple[int, ...]
+    dead_swa: tuple[Dead, ...]
     samples: tuple[LoadSample, ...]
 
 
@@ -85,8 +85,7 @@ def load(
     running = submitted = 0
     lengths: dict[str, int] = {}
     accept = acceptance(task)
-    retractions = _Retractions(task.node)
-    with Node(task.node, accept) as node, retractions.watch():
+    with Node(task.node, accept) as node, _Retractions(node).watch() as retractions:
         counters = node.counters
         while counters.decode_steps < task.decode_steps:
             while len(node.scheduler.waiting_queue) < task.waiting:
@@ -112,35 +111,40 @@ def load(
 
 
 class _Retractions:
-    """What is dead whenever a batch gives up requests.
+    """What is dead whenever a batch is about to give up requests.
 
     Attributes:
-        dead_swa: SWA tokens, per such batch.
+        dead_swa: per such batch.
     """
 
-    def __init__(self, config: NodeConfig) -> None:
-        self.dead_swa: list[int] = []
-        self._config = config
+    def __init__(self, node: Node) -> None:
+        self.dead_swa: list[Dead] = []
+        self._node = node
         self._decoded: set[tuple[str, int]] = set()
 
-    def watch(self) -> AbstractContextManager:
+    @contextmanager
+    def watch(self) -> Iterator[_Retractions]:
         retract_decode = ScheduleBatch.retract_decode
 
         def watched(batch: ScheduleBatch, *args, **kwargs):
-            self.dead_swa.append(sum(map(self._dead, batch.reqs)))
+            self.dead_swa.append(self._dead(batch))
             return retract_decode(batch, *args, **kwargs)
 
-        return patch.object(ScheduleBatch, "retract_decode", watched)
+        with patch.object(ScheduleBatch, "retract_decode", watched):
+            yield self
 
     def decoded(self, batch: ScheduleBatch) -> None:
         """Note a decode step that ran."""
         self._decoded.update((req.rid, req.retraction_count) for req in batch.reqs)
 
-    def _dead(self, req: Req) -> int:
-        # Before its first decode step the prefill may still be writing.
-        if (req.rid, req.retraction_count) not in self._decoded:
-            return 0
-        return state.dead_swa_len(req, self._config)
+    def _dead(self, batch: ScheduleBatch) -> Dead:
+        scheduler = self._node.scheduler
+        last = scheduler.last_batch.reqs if scheduler.last_batch else []
+        chunked = [scheduler.chunked_req] if scheduler.chunked_req else []
+        reqs = {req.rid: req for req in (*last, *chunked, *batch.reqs)}.values()
+        decoding = [r for r in reqs if (r.rid, r.retraction_count) in self._decoded]
+        others = [req for req in reqs if req not in decoding]
+        return dead_swa(self._node.rig, decoding, others)
 
 
 def _submit(node: Node, task: Load, rng: random.Random, number: int):

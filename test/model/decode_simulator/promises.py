@@ -13,6 +13,7 @@ from unittest.mock import patch
 from sglang.srt.managers.schedule_batch import Req, ScheduleBatch
 
 from . import state
+from .dead import dead_swa
 from .node import Node
 
 # May be left out one by one, where the defect of one would hide the others.
@@ -148,19 +149,19 @@ class Promises:
         )
 
     def _check_retraction(self, batch: ScheduleBatch) -> None:
-        """Before the release retracts for lack of SWA memory: whether requests that
-        have decoded hold any that they no longer need."""
-        allocator = self._node.rig.allocator
+        """Before the release retracts for lack of SWA memory: whether more of it is
+        dead than the page that each request's window may cut."""
+        rig = self._node.rig
         needed = batch.new_tokens_required_next_decode()
-        if allocator.full_available_size() < needed:
+        if rig.allocator.full_available_size() < needed:
             return
-        before = allocator.swa_available_size()
-        for req in batch.reqs:
-            if self._steps_of(req).count:
-                batch._evict_swa(req, req.seqlen - 1)
-        dead = allocator.swa_available_size() - before
-        if dead:
+        decoding = [req for req in batch.reqs if self._steps_of(req).count]
+        fresh = [req for req in batch.reqs if req not in decoding]
+        dead = dead_swa(rig, decoding, fresh)
+        spared = len(decoding) * rig.page_size
+        if dead.owned + dead.locked > spared:
             self.false_retractions.append(
-                f"retracted for {needed} SWA tokens while {before} were free and "
-                f"{dead} dead"
+                f"retracted for {needed} SWA tokens while "
+                f"{rig.allocator.swa_available_size()} were free, {dead.owned} owned "
+                f"and {dead.locked} locked ones dead"
             )

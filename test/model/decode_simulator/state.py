@@ -54,15 +54,6 @@ def retained_len(config: NodeConfig) -> int:
     return pages * config.page_size
 
 
-def dead_swa_len(req: Req, config: NodeConfig) -> int:
-    """SWA tokens that ``req`` holds and no forward will read, in whole pages."""
-    if not holds_kv(req):
-        return 0
-    frontier = req.seqlen - 1 - retained_len(config)
-    frontier = frontier // config.page_size * config.page_size
-    return max(0, frontier - max(swa_evicted_len(req), cache_protected_len(req)))
-
-
 def host_copy(req: Req):
     """The copy of its KV that ``req`` left on the host to resume from, or None."""
     for holder, name in (

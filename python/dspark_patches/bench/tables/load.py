@@ -3,31 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from statistics import fmean
 
 from .. import records
-from ..figures import LOADS, PD_REQUESTS
+from ..figures import PD_REQUESTS, load_names
 from ..results import Results
 from .table import Table, by_tree, number, pair
 
 # The one of LOADS that the README shows.
-SHOWN = "reported pool, page 256"
+SHOWN = "reported pool, page 256, shared prefixes, unified"
 
 _HEADER = (
     "retracted",
     "tokens prefilled again",
     "finished",
     "gave up with dead SWA",
-    "dead SWA tokens then",
+    "owned",
+    "locked",
 )
 _MORE = ("aborted", "prefix hits", "running")
 _NOTE = (
     "Per 1,000 decode steps: requests *retracted*, *aborted* and *finished*, and "
     "*tokens prefilled again*. *gave up with dead SWA*: of the batches that gave up "
-    "requests, how many held SWA tokens at that moment that no forward would have "
-    "read, a false retraction; *dead SWA tokens then*: how many, on average over all "
-    "batches that gave up requests. *prefix hits*: the part of all prompt tokens that "
-    "the prefix cache held; *running*: requests per step."
+    "requests, how many did so while SWA tokens were dead: not free, read by no "
+    "running request again, and not for the prefix cache to give back at once. "
+    "*owned*, *locked*: how many of them requests owned, or held a lock on in the "
+    "prefix cache, on average over all batches that gave up requests. *prefix hits*: "
+    "the part of all prompt tokens that the prefix cache held; *running*: requests "
+    "per step."
 )
 _LOADS = (
     "*small pool*: 131,072 full-attention tokens, prompts of 64 to 1,024 tokens; "
@@ -45,7 +47,7 @@ def retraction(results: Results) -> Table:
         header=("load", "base", *_HEADER, *_MORE),
         rows=tuple(
             (load, base, *_cells(trees), *_more(trees))
-            for load in LOADS
+            for load in load_names()
             for (base, name), trees in found.items()
             if name == load
         ),
@@ -105,7 +107,8 @@ def _cells(trees: Trees) -> tuple[str, ...]:
         pair(
             trees, lambda found: f"{found.false_retractions} of {len(found.dead_swa)}"
         ),
-        pair(trees, lambda found: number(fmean(found.dead_swa or (0,)))),
+        pair(trees, lambda found: number(found.mean_dead("owned"))),
+        pair(trees, lambda found: number(found.mean_dead("locked"))),
     )
 
 
