@@ -79,6 +79,7 @@ class TestMissingDraftInput(SpecDecodeTestCase):
         for algorithm in ("DFLASH", "DSPARK"):
             with self.subTest(algorithm=algorithm):
                 (batch,) = self.started(algorithm, ["r1", "r2"])
+                batch.prepare_for_decode()
                 batch.spec_info = None
 
                 self.assert_reported(
@@ -99,14 +100,17 @@ class TestMissingDraftInput(SpecDecodeTestCase):
             if algorithm.is_none():
                 continue
             with self.subTest(algorithm=algorithm.name):
-                running, joining = self.started(algorithm.name, ["r1"], ["r2"])
-                joining.spec_info = None
+                running, joining, bare = self.started(
+                    algorithm.name, ["r1"], ["r2"], ["r3"]
+                )
+                running.merge_batch(joining)
+                bare.spec_info = None
 
                 self.assert_reported(
-                    lambda: running.merge_batch(joining),
+                    lambda: running.merge_batch(bare),
                     algorithm.name,
                     "disaggregation_mode=decode",
-                    "rids=['r2']",
+                    "rids=['r3']",
                 )
 
     def test_merge_into_a_batch_without_draft_input(self):
