@@ -10,7 +10,9 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from . import added, lint, lock
+import msgspec
+
+from . import added, derive, lint, lock
 from . import series as all_series
 from .added import Sources
 from .bases import Base
@@ -69,9 +71,22 @@ def _read(base: Base, folder: Path) -> tuple[Series | None, list[Finding]]:
 def _check_series(
     base: Base, series: Series, sources: Sources, complete: bool
 ) -> Iterator[Finding]:
+    try:
+        sources = _of_release(base, series, sources)
+    except Malformed as failure:
+        mend = "ask for a feature as `if NAME:` or `X if NAME else Y`"
+        yield Finding(
+            base=base.tag,
+            file=failure.file,
+            line=failure.line,
+            what=failure.what,
+            mend=mend,
+        )
+        return
     for patch in series.patches:
         yield from lint.lint(series, patch)
         yield from _check_tests(series, patch, sources)
+        yield from _check_kit(series, patch, sources)
     if not complete:
         # A mail that could not be read leaves gaps in the chain that are its own.
         return
@@ -82,7 +97,17 @@ def _check_series(
         return
     yield from _check_controls(series)
     yield from _check_sources(series, sources)
-    yield from _check_lock(base, series)
+    yield from _check_lock(base, series, sources)
+
+
+def _of_release(base: Base, series: Series, sources: Sources) -> Sources:
+    """The sources as the base's mails must have them."""
+    try:
+        features = lock.load(base, series.folder).features
+    except Failure:
+        # Told by the check of the lock.
+        return sources
+    return sources.of_release(added_paths(series), features)
 
 
 def _check_tests(series: Series, patch: Patch, sources: Sources) -> Iterator[Finding]:
@@ -99,6 +124,17 @@ def _check_tests(series: Series, patch: Patch, sources: Sources) -> Iterator[Fin
         else:
             continue
         line = lint.line_of(patch, f"\nRegression-Test: {test}\n")
+        yield lint.finding(series, patch, what, mend, line=line)
+
+
+def _check_kit(series: Series, patch: Patch, sources: Sources) -> Iterator[Finding]:
+    """Whether a part of the kit comes with the first test that uses it."""
+    here = {s.path for s in patch.mail.sections if s.kind == "add"}
+    kit = {path for path in here if path.startswith(derive.KIT)}
+    for path in sorted(kit - added.kit_of(sources, here)):
+        what = f"no test of this patch uses {path}"
+        mend = f"run `dspark-patches export {series.base}`"
+        line = lint.line_of(patch, f"\ndiff --git a/{path} ")
         yield lint.finding(series, patch, what, mend, line=line)
 
 
@@ -138,7 +174,7 @@ def _check_sources(series: Series, sources: Sources) -> Iterator[Finding]:
         yield lint.finding(series, last[path], what, mend, line=line)
 
 
-def _check_lock(base: Base, series: Series) -> Iterator[Finding]:
+def _check_lock(base: Base, series: Series, sources: Sources) -> Iterator[Finding]:
     path = lock.path_of(base, series.folder)
     renew = f"run `dspark-patches lock {base.tag}`"
 
@@ -155,6 +191,9 @@ def _check_lock(base: Base, series: Series) -> Iterator[Finding]:
         carried = locked.base_blobs(in_wheel=True)
         built = lock.build(base, series, locked.wheel.sha256, carried)
         built = lock.guarded(built, locked.guards, locked.watched)
+        named = derive.places(sources.content(derive.FEATURES))
+        known = {name: locked.features.get(name, False) for name in named}
+        built = msgspec.structs.replace(built, features=known)
     except Malformed as failure:
         yield of_failure(base.tag, failure, renew)
     except Failure as failure:
@@ -166,7 +205,7 @@ def _check_lock(base: Base, series: Series) -> Iterator[Finding]:
 
 def _orphans(sources: Sources, used: set[str]) -> Iterator[Finding]:
     for path in sources.paths():
-        if path not in used:
+        if path not in used and path != derive.FEATURES:
             mend = "add it in a mail, or remove it"
             yield Finding(file=path, what="no series adds this file", mend=mend)
 

@@ -12,13 +12,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from . import diff
+from . import derive, diff
 from . import mail as mails
 from . import workshop
+from .added import Sources, kit_of
 from .diff import ZEROS, Section
 from .errors import Precondition
-from .lines import read, split
-from .series import Series, chain, in_wheels
+from .lines import split
+from .series import Series, added_paths, chain, in_wheels
 from .workshop import Workshop
 
 
@@ -43,16 +44,21 @@ def regenerate(series: Series, root: Path, sources: Path) -> dict[str, bytes]:
     pristine = {p: (root / p).read_bytes() for p in edited if (root / p).is_file()}
     outside = {p for p in edited if p not in pristine and not in_wheels(p)}
     fresh = single_additions(series)
+    kit = _kit(series, Sources(sources))
+    released = Sources(sources).of_release(
+        added_paths(series).union(*kit.values()), derive.features(sources, root)
+    )
     written = {}
     with workshop.bare() as shop:
-        commit = shop.start(pristine, file_modes(series), series.base)
+        modes = file_modes(series)
+        commit = shop.start(pristine, modes, series.base)
         for patch in series.patches:
             name = f"{series.base}/{patch.name}.patch"
             sections = [s for s in patch.mail.sections if s.path not in outside]
             shop.apply((s for s in sections if s.path not in fresh), name)
-            for section in sections:
-                if section.path in fresh:
-                    _add(shop, section, sources, name)
+            paths = {section.path for section in sections} & fresh
+            for path in sorted(paths.difference(*kit.values()) | kit[patch.name]):
+                _add(shop, path, modes, released, name)
             commit = shop.commit(commit, patch.mail)
             kept = [s for s in patch.mail.sections if s.path in outside]
             written[patch.name] = splice(shop.format(commit), kept, name)
@@ -105,11 +111,22 @@ def first_differences(series: Series, written: Mapping[str, bytes]) -> dict[str,
     return found
 
 
-def _add(shop: Workshop, section: Section, sources: Path, name: str) -> None:
-    source = sources / section.path
-    if not source.is_file():
+def _kit(series: Series, sources: Sources) -> dict[str, set[str]]:
+    """The kit files that each patch's tests are the first to use."""
+    found: dict[str, set[str]] = {}
+    for patch in series.patches:
+        added = {s.path for s in patch.mail.sections if s.kind == "add"}
+        found[patch.name] = kit_of(sources, added).difference(*found.values())
+    return found
+
+
+def _add(
+    shop: Workshop, path: str, modes: Mapping[str, str], sources: Sources, name: str
+) -> None:
+    content = sources.content(path)
+    if content is None:
         raise Precondition(
-            f"{name} adds {section.path}, which the clone does not have",
-            next_step=f"restore {section.path}, or take it out of the mail",
+            f"{name} adds {path}, which the clone does not have",
+            next_step=f"restore {path}, or take it out of the mail",
         )
-    shop.put(section.path, section.mode, read(source, section.path))
+    shop.put(path, modes.get(path, "100644"), content)

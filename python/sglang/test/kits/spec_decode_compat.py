@@ -1,48 +1,27 @@
-"""Where SGLang releases differ, for the speculative decoding kit.
-
-One place asks for the feature, never for the version: the prefix caches that a
-hybrid-SWA model can use, where a request keeps its lengths, and how its KV is
-cached and released.
-"""
+"""The prefix caches that serve a hybrid-SWA model."""
 
 from __future__ import annotations
 
-import importlib
-import inspect
 from typing import Optional
 
 from sglang.srt.managers.schedule_batch import Req
-from sglang.srt.mem_cache import common
 from sglang.srt.mem_cache.cache_init_params import CacheInitParams
-
-
-def _find(*names: str):
-    """The first of ``module:attribute`` that exists, or None."""
-    for name in names:
-        module, attribute = name.split(":")
-        try:
-            found = importlib.import_module(f"sglang.srt.mem_cache.{module}")
-        except ModuleNotFoundError:
-            continue
-        if hasattr(found, attribute):
-            return getattr(found, attribute)
-    return None
-
-
-_CHUNK = _find("chunk_cache:ChunkCache")
-_SWA_CHUNK = _find("chunk_cache:SWAChunkCache")
-_SWA_RADIX = _find("swa_radix_cache:SWARadixCache")
-_UNIFIED = _find("unified_radix_cache:UnifiedRadixCache")
-_COMPONENT_TYPE = _find(
-    "unified_cache.components:ComponentType",
-    "unified_cache_components:ComponentType",
+from sglang.srt.mem_cache.chunk_cache import ChunkCache, SWAChunkCache
+from sglang.srt.mem_cache.swa_radix_cache import SWARadixCache
+from sglang.srt.mem_cache.unified_radix_cache import ComponentType, UnifiedRadixCache
+from sglang.test.kits.features import (
+    HAS_CHUNK_CACHES,
+    HAS_COMPONENT_CURSORS,
+    HAS_SWA_RADIX_CACHE,
 )
 
 
 def prefix_cache_kinds() -> tuple[str, ...]:
-    """The kinds that serve a hybrid-SWA model in this release: ``chunk`` shares
-    no prefix; ``radix`` and ``unified`` do."""
-    return ("chunk", *(["radix"] if _SWA_RADIX else []), "unified")
+    """What :func:`make_prefix_cache` makes. Only ``chunk`` shares no prefix."""
+    if HAS_SWA_RADIX_CACHE:
+        return ("chunk", "radix", "unified")
+    else:
+        return ("chunk", "unified")
 
 
 def make_prefix_cache(
@@ -54,17 +33,8 @@ def make_prefix_cache(
     sliding_window: Optional[int],
 ):
     """A prefix cache of ``kind`` over the given pools; without a sliding window,
-    the one for full attention alone.
-
-    Raises:
-        ValueError: this release has no such kind.
-    """
-    if kind not in prefix_cache_kinds():
-        raise ValueError(f"{kind!r} is not one of {prefix_cache_kinds()}")
+    the one for full attention alone."""
     has_swa = sliding_window is not None
-    # Where the chunk caches are gone, the unified one with sharing off stands in.
-    chunk = (_SWA_CHUNK if has_swa else _CHUNK) or _UNIFIED
-    cls = {"chunk": chunk, "radix": _SWA_RADIX, "unified": _UNIFIED}[kind]
     params = CacheInitParams(
         disable=kind == "chunk",
         req_to_token_pool=req_to_token_pool,
@@ -72,44 +42,20 @@ def make_prefix_cache(
         page_size=page_size,
         sliding_window_size=sliding_window,
     )
-    if cls is _UNIFIED:
-        swa = (_COMPONENT_TYPE.SWA,) if has_swa else ()
-        params.tree_components = (_COMPONENT_TYPE.FULL, *swa)
-    return cls(params)
-
-
-def kv_committed_len(req: Req) -> int:
-    """Tokens of ``req`` whose KV is final."""
-    return _lengths(req).kv_committed_len
-
-
-def set_kv_committed_len(req: Req, length: int) -> None:
-    """Record that the KV of the first ``length`` tokens of ``req`` is final."""
-    _lengths(req).kv_committed_len = length
+    if HAS_CHUNK_CACHES:
+        if kind == "chunk":
+            return SWAChunkCache(params) if has_swa else ChunkCache(params)
+    if HAS_SWA_RADIX_CACHE:
+        if kind == "radix":
+            return SWARadixCache(params)
+    swa = (ComponentType.SWA,) if has_swa else ()
+    params.tree_components = (ComponentType.FULL, *swa)
+    return UnifiedRadixCache(params)
 
 
 def swa_evicted_len(req: Req) -> int:
     """Tokens at the head of ``req`` whose SWA slots were given back."""
-    if hasattr(req.kv, "get_evicted_seqlen"):
-        return req.kv.get_evicted_seqlen(_COMPONENT_TYPE.SWA)
-    return req.kv.swa_evicted_seqlen
-
-
-def _lengths(req: Req):
-    return req.kv if hasattr(req.kv, "kv_committed_len") else req
-
-
-def cache_unfinished_req(req: Req, tree_cache) -> None:
-    """Offer the KV of a running ``req`` to the prefix cache."""
-    if hasattr(common, "checkpoint_kv_cache"):
-        common.checkpoint_kv_cache(req, tree_cache)
+    if HAS_COMPONENT_CURSORS:
+        return req.kv.get_evicted_seqlen(ComponentType.SWA)
     else:
-        common.maybe_cache_unfinished_req(req, tree_cache)
-
-
-def release_finished_req(req: Req, tree_cache) -> None:
-    """Give back everything ``req`` holds, its prefix staying in the cache."""
-    if "checkpoint" in inspect.signature(common.release_kv_cache).parameters:
-        common.release_kv_cache(req, tree_cache, checkpoint=True)
-    else:
-        common.release_kv_cache(req, tree_cache)
+        return req.kv.swa_evicted_seqlen
