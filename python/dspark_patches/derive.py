@@ -155,6 +155,8 @@ def _fold_statement(text: bytes, node: ast.If, answer: bool) -> bytes:
         )
         block = lines[first:stop] if answer or node.orelse else []
         chosen = [line.removeprefix(b"    ") for line in block]
+        while chosen and not chosen[0].strip():
+            del chosen[0]
     if chosen:
         lines[start:end] = chosen
     else:

@@ -16,3 +16,5 @@ HAS_PLATFORM_WITHOUT_TRITON = (
 HAS_RETRACTION_BACKUP = "srt/mem_cache/common.py::RetractionBackup"
 HAS_BACKUP_IN_KV = "srt/managers/schedule_batch.py::ReqKvInfo.retraction_backup"
 HAS_RESTORE_KV_CACHE = "srt/mem_cache/common.py::restore_kv_cache"
+HAS_HOST_POOL_GROUP = "srt/mem_cache/pool_host/group.py"
+HAS_HOST_ALLOCATIONS = "srt/mem_cache/hybrid_cache/hybrid_cache_controller.py::HybridCacheController.allocate_host_transfers"

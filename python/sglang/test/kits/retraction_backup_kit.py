@@ -15,6 +15,8 @@ from sglang.srt.observability.req_time_stats import APIServerReqTimeStats
 from sglang.srt.runtime_context import get_server_args
 from sglang.test.kits.features import (
     HAS_BACKUP_IN_KV,
+    HAS_HOST_ALLOCATIONS,
+    HAS_HOST_POOL_GROUP,
     HAS_RESTORE_KV_CACHE,
     HAS_RETRACTION_BACKUP,
 )
@@ -26,7 +28,6 @@ class FullHostPool:
     nothing of its windows; the memory behind it would want a GPU."""
 
     write_policy = "write_through"
-    pp_prefetch_command_group = None
 
     def __init__(self, slots: int) -> None:
         self.slots = slots
@@ -35,23 +36,35 @@ class FullHostPool:
         """Stand where the prefix cache of ``rig`` looks for host memory."""
         rig.tree_cache.host_pool_group = rig.tree_cache.cache_controller = self
 
-    def alloc(self, count: int) -> Optional[torch.Tensor]:
-        if count > self.slots:
+    if HAS_HOST_ALLOCATIONS:
+        pp_prefetch_command_group = None
+
+        def allocate_host_transfers(self, *args, **kwargs) -> None:
             return None
-        self.slots -= count
-        return torch.arange(count)
 
-    def free(self, indices: torch.Tensor) -> None:
-        self.slots += len(indices)
+    else:
 
-    def available_size(self) -> int:
-        return self.slots
+        def alloc(self, count: int) -> Optional[torch.Tensor]:
+            if count > self.slots:
+                return None
+            self.slots -= count
+            return torch.arange(count)
 
-    def resolve_host_transfers(self, *args, **kwargs) -> None:
-        return None
+        def free(self, indices: torch.Tensor) -> None:
+            self.slots += len(indices)
 
-    _resolve_pool_transfers_allocation = resolve_host_transfers
-    allocate_host_transfers = resolve_host_transfers
+        if HAS_HOST_POOL_GROUP:
+
+            def resolve_host_transfers(self, *args, **kwargs) -> None:
+                return None
+
+        else:
+
+            def available_size(self) -> int:
+                return self.slots
+
+            def _resolve_pool_transfers_allocation(self, *args, **kwargs) -> None:
+                return None
 
 
 def restore_backup(req: Req, rig: RetractRig) -> None:
