@@ -9,10 +9,11 @@ from pathlib import Path, PurePosixPath
 
 import msgspec
 
-from .derive import FEATURES, KIT, derive
+from .derive import FEATURES, derive
 from .diff import ZEROS, blob_id
 from .findings import Finding
 from .series import is_test
+from .used import KIT, module_path
 
 FOLDERS = ("python/sglang", "test/registered")
 SUITE = "base-a-test-cpu"
@@ -140,7 +141,7 @@ def kit_of(sources: Sources, paths: Iterable[str]) -> set[str]:
     waiting = [p for p in paths if is_test(p) and not p.startswith(KIT)]
     while waiting:
         for module in sources.module(waiting.pop()).imports:
-            path = f"python/{module.replace('.', '/')}.py"
+            path = module_path(module)
             if path in found or not path.startswith(KIT) or path == FEATURES:
                 continue
             if sources.blob(path) != ZEROS:

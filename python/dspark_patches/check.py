@@ -14,6 +14,7 @@ import msgspec
 
 from . import added, derive, lint, lock
 from . import series as all_series
+from . import used
 from .added import Sources
 from .bases import Base
 from .diff import ZEROS
@@ -39,17 +40,17 @@ def check(chosen: Sequence[Base], root: Path, *, whole: bool) -> tuple[Finding, 
     """
     sources = Sources(root)
     found: list[Finding] = []
-    used: set[str] = set()
+    all_added: set[str] = set()
     for base in chosen:
         series, findings = _read(base, root / "patches" / base.tag)
         found.extend(findings)
         if series:
-            used |= added_paths(series)
+            all_added |= added_paths(series)
             found.extend(_check_series(base, series, sources, complete=not findings))
-    for path in sorted(used):
+    for path in sorted(all_added):
         found.extend(added.lint(sources, path))
     if whole:
-        found.extend(_orphans(sources, used))
+        found.extend(_orphans(sources, all_added))
         found.extend(_strays(root / "patches", {base.tag for base in chosen}))
     return tuple(found)
 
@@ -130,7 +131,7 @@ def _check_tests(series: Series, patch: Patch, sources: Sources) -> Iterator[Fin
 def _check_kit(series: Series, patch: Patch, sources: Sources) -> Iterator[Finding]:
     """Whether a part of the kit comes with the first test that uses it."""
     here = {s.path for s in patch.mail.sections if s.kind == "add"}
-    kit = {path for path in here if path.startswith(derive.KIT)}
+    kit = {path for path in here if path.startswith(used.KIT)}
     for path in sorted(kit - added.kit_of(sources, here)):
         what = f"no test of this patch uses {path}"
         mend = f"run `dspark-patches export {series.base}`"

@@ -166,7 +166,8 @@ def _added_files(
         if path in new and here != _content(sources / path):
             raise Conflict(
                 f"{path} is derived from the text that all bases share",
-                cause=f"its text in {tree} is not what {series.base} derives",
+                cause=f"in {tree} it is not what the clone's text gives "
+                f"{series.base}",
                 next_step=f"edit {sources / path}, take the change out of the work "
                 f"tree, and run `dspark-patches export {series.base}`",
             )

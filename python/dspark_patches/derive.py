@@ -1,37 +1,30 @@
 """The text that a release's mails have of the files that all series share.
 
 The clone holds one text of each added file. It asks for what releases differ in
-by names of :data:`FEATURES`, as ``if NAME:`` or ``X if NAME else Y``. What a
-base's mails hold is derived: each question is answered for that release, and
-what its series does not use of the test kit then is left out. The sources are
-written so that every release's text is formatted as upstream wants it.
+by the names in :data:`FEATURES`, as ``if NAME:`` or ``X if NAME else Y``. What a
+base's mails hold is derived: each question is answered for that release, and the
+parts of the test kit that its series does not use are left out. The shared texts
+are written so that every derived one is formatted as upstream wants it.
 """
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
+from . import used
 from .lines import Malformed
 from .series import is_test
 
-KIT = "python/sglang/test/kits/"
-FEATURES = f"{KIT}features.py"
+FEATURES = f"{used.KIT}features.py"
 
-_WIDTH = 88
-_ATOMS = (
-    ast.Attribute,
-    ast.Call,
-    ast.Constant,
-    ast.Dict,
-    ast.List,
-    ast.Name,
-    ast.Subscript,
-    ast.Tuple,
-)
+# What needs no parentheses, wherever it stands.
+_ATOMS = (ast.Attribute, ast.Call, ast.Constant, ast.Name, ast.Subscript, ast.Tuple)
+
+Answers = tuple[tuple[str, bool], ...]
 
 
 def places(source: bytes | None) -> dict[str, str]:
@@ -46,87 +39,77 @@ def places(source: bytes | None) -> dict[str, str]:
             case ast.Assign([ast.Name(name)], ast.Constant(str(place))):
                 found[name] = place
             case _:
-                what = 'expected NAME = "FILE" or NAME = "FILE::SYMBOL"'
+                what = 'expected NAME = "FILE" or NAME = "FILE::TEXT"'
                 raise Malformed(FEATURES, statement.lineno, what)
     return found
 
 
 def features(sources: Path, root: Path) -> dict[str, bool]:
-    """Which features a release has, by name; none where none is asked for.
+    """Which features a release has, by name; empty where the clone names none.
 
     Args:
         sources: the clone.
         root: the release's tree; it holds ``python/sglang``.
 
     Raises:
-        Malformed: the list of features, or a file of the release, is broken.
+        Malformed: the list of features is broken.
     """
     file = sources / FEATURES
     named = places(file.read_bytes() if file.is_file() else None)
     return {name: _has(root / "python/sglang", place) for name, place in named.items()}
 
 
-def derive(texts: Mapping[str, bytes], answers: Mapping[str, bool]) -> dict[str, bytes]:
+def derive(
+    texts: Mapping[str, bytes], features: Mapping[str, bool]
+) -> dict[str, bytes]:
     """One release's text of what a series adds.
 
     Args:
         texts: the clone's text of each added file, by path.
-        answers: which features the release has; none leaves all as it is.
-
-    Returns:
-        The release's texts.
+        features: which features the release has; empty leaves all as it is.
 
     Raises:
-        Malformed: a question is asked where it cannot be answered.
+        Malformed: a feature is asked for in a way that cannot be answered.
     """
-    if not answers:
+    if not features:
         return dict(texts)
-    ours = {p: t for p, t in texts.items() if is_test(p) and p.endswith(".py")}
-    folded = {path: _fold(path, text, answers) for path, text in ours.items()}
-    trees = {path: _parse(path, text) for path, text in folded.items()}
-    return dict(texts) | {
-        path: _without(folded[path], trees[path], live, path.startswith(KIT))
-        for path, live in _reached(trees).items()
-    }
+    asking = {p: t for p, t in texts.items() if is_test(p) and p.endswith(".py")}
+    answered = {}
+    for path, text in asking.items():
+        asked = tuple((n, a) for n, a in features.items() if n.encode() in text)
+        answered[path] = _answered(path, text, asked)
+    trees = {path: _parse(path, text) for path, text in answered.items()}
+    for path, names in used.names(trees).items():
+        for name in sorted(names & features.keys()):
+            line = texts[path].partition(name.encode())[0].count(b"\n") + 1
+            raise Malformed(path, line, f"{name} cannot be answered here")
+        answered[path] = used.only(path, answered[path], trees[path], names)
+    return dict(texts) | answered
 
 
 def _has(package: Path, place: str) -> bool:
-    """Whether ``FILE`` is in a package, or defines the symbol of ``FILE::SYMBOL``."""
-    path, _, symbol = place.partition("::")
+    """Whether a package has ``FILE``, or the text of ``FILE::TEXT`` in it."""
+    path, _, text = place.partition("::")
     file = package / path
-    if not file.is_file():
-        return False
-    body = _parse(path, file.read_bytes()).body if symbol else []
-    for name in filter(None, symbol.split(".")):
-        found = [s for s in body if name in _bound(s)]
-        if not found:
-            return False
-        body = getattr(found[0], "body", [])
-    return True
-
-
-# Questions.
+    return file.is_file() and text.encode() in file.read_bytes()
 
 
 @lru_cache(maxsize=1024)
-def _answered(path: str, text: bytes, answers: tuple[tuple[str, bool], ...]) -> bytes:
-    known = dict(answers)
-    while True:
-        for node in ast.walk(_parse(path, text)):
-            if isinstance(node, (ast.If, ast.IfExp)):
-                answer = _answer(node.test, known)
-                if answer is not None:
-                    break
-        else:
-            return text
-        fold = _fold_statement if isinstance(node, ast.If) else _fold_expression
-        text = fold(text, node, answer)
-
-
-def _fold(path: str, text: bytes, answers: Mapping[str, bool]) -> bytes:
-    """``text`` with every question answered."""
-    asked = tuple((n, a) for n, a in answers.items() if n.encode() in text)
-    return _answered(path, text, asked) if asked else text
+def _answered(path: str, text: bytes, asked: Answers) -> bytes:
+    """``text`` with every question answered, one after the other."""
+    answers = dict(asked)
+    questions = True
+    while asked and questions:
+        questions = [
+            (node, answer)
+            for node in ast.walk(_parse(path, text))
+            if isinstance(node, (ast.If, ast.IfExp))
+            and (answer := _answer(node.test, answers)) is not None
+        ]
+        for node, answer in questions[:1]:
+            choose = _statement if isinstance(node, ast.If) else _expression
+            text = choose(text, node, answer)
+    return text
 
 
 def _answer(test: ast.expr, answers: Mapping[str, bool]) -> bool | None:
@@ -136,45 +119,41 @@ def _answer(test: ast.expr, answers: Mapping[str, bool]) -> bool | None:
     return answers.get(test.id) if isinstance(test, ast.Name) else None
 
 
-def _fold_statement(text: bytes, node: ast.If, answer: bool) -> bytes:
+def _statement(text: bytes, node: ast.If, answer: bool) -> bytes:
+    """``text`` with the chosen branch in the place of an ``if`` statement."""
     lines = text.splitlines(keepends=True)
-    last_of_body = node.body[-1].end_lineno
-    otherwise = last_of_body
-    if node.orelse:
-        while not lines[otherwise].lstrip().startswith((b"else:", b"elif ")):
-            otherwise += 1
-    start, end = node.lineno - 1, node.end_lineno
-    if node.orelse and not answer and lines[otherwise].lstrip().startswith(b"elif"):
-        chosen = [
-            lines[otherwise].replace(b"elif", b"if", 1),
-            *lines[otherwise + 1 : end],
+    start, middle, end = node.lineno - 1, node.body[-1].end_lineno, node.end_lineno
+    while middle < end and not re.match(rb"\s*(else:|elif )", lines[middle]):
+        middle += 1
+    if answer:
+        chosen = lines[start + 1 : node.body[-1].end_lineno]
+    elif middle < end and lines[middle].lstrip().startswith(b"elif"):
+        lines[start:end] = [
+            lines[middle].replace(b"el", b"", 1),
+            *lines[middle + 1 : end],
         ]
+        return b"".join(lines)
     else:
-        first, stop = (
-            (node.test.end_lineno, last_of_body) if answer else (otherwise + 1, end)
-        )
-        block = lines[first:stop] if answer or node.orelse else []
-        chosen = [line.removeprefix(b"    ") for line in block]
-        while chosen and not chosen[0].strip():
-            del chosen[0]
+        chosen = lines[middle + 1 : end]
+    while chosen and not chosen[0].strip():
+        del chosen[0]
     if chosen:
-        lines[start:end] = chosen
+        lines[start:end] = [line.removeprefix(b"    ") for line in chosen]
     else:
-        _delete(lines, start, end)
+        used.delete(lines, start, end)
     return b"".join(lines)
 
 
-def _fold_expression(text: bytes, node: ast.IfExp, answer: bool) -> bytes:
+def _expression(text: bytes, node: ast.IfExp, answer: bool) -> bytes:
+    """``text`` with the chosen value in the place of a conditional expression."""
     chosen = node.body if answer else node.orelse
-    start, end = _span(text, node)
-    first, stop = _span(text, chosen)
+    (start, end), (first, last) = _span(text, node), _span(text, chosen)
     before, after = text[:start], text[end:]
-    # Parentheses around the question alone go with it; those of a call stay.
-    if isinstance(chosen, _ATOMS) and re.search(rb"(^|[^\w)\]])\(\s*\Z", before):
-        if after.lstrip().startswith(b")"):
-            before = before.rstrip()[:-1]
-            after = after.lstrip()[1:]
-    return before + text[first:stop] + after
+    # Parentheses around the question go with it; those of a call stay.
+    around = re.search(rb"(^|[^\w)\]])\(\s*\Z", before) and re.match(rb"\s*\)", after)
+    if around and isinstance(chosen, _ATOMS):
+        before, after = before.rstrip()[:-1], after[around.end() :]
+    return before + text[first:last] + after
 
 
 def _span(text: bytes, node: ast.expr) -> tuple[int, int]:
@@ -183,113 +162,6 @@ def _span(text: bytes, node: ast.expr) -> tuple[int, int]:
         starts.append(starts[-1] + len(line))
     first = starts[node.lineno - 1] + node.col_offset
     return first, starts[node.end_lineno - 1] + node.end_col_offset
-
-
-# What is used.
-
-
-def _reached(trees: Mapping[str, ast.Module]) -> dict[str, set[str]]:
-    """The names of each file that the series' tests use, however far round."""
-    reached: dict[str, set[str]] = {path: set() for path in trees}
-    waiting: list[tuple[str, ast.stmt]] = [
-        (path, statement)
-        for path, tree in trees.items()
-        for statement in tree.body
-        if not _is_import(statement)
-        and (not path.startswith(KIT) or not _bound(statement))
-    ]
-    while waiting:
-        path, statement = waiting.pop()
-        for name in _used(statement) - reached[path]:
-            reached[path].add(name)
-            waiting.extend(_definitions(trees, reached, path, name))
-    return reached
-
-
-def _definitions(
-    trees: Mapping[str, ast.Module], reached: dict[str, set[str]], path: str, name: str
-) -> Iterator[tuple[str, ast.stmt]]:
-    """What a name of a file stands for, in that file or in another of the kit."""
-    for statement in trees[path].body:
-        if not _is_import(statement):
-            if path.startswith(KIT) and name in _bound(statement):
-                yield path, statement
-            continue
-        for alias in statement.names:
-            if name != (alias.asname or alias.name):
-                continue
-            module = getattr(statement, "module", None) or alias.name
-            other = f"python/{module.replace('.', '/')}.py"
-            if other in trees and alias.name not in reached[other]:
-                reached[other].add(alias.name)
-                yield from _definitions(trees, reached, other, alias.name)
-
-
-def _without(text: bytes, tree: ast.Module, live: set[str], whole: bool) -> bytes:
-    """``text`` without imports and, as a ``whole``, definitions that are not live."""
-    lines = text.splitlines(keepends=True)
-    for statement in reversed(tree.body):
-        bound = _bound(statement)
-        start = min(s.lineno for s in (statement, *_decorators(statement))) - 1
-        if not bound or bound <= live or b"F401" in lines[start]:
-            continue
-        if not bound & live:
-            if whole or _is_import(statement):
-                _delete(lines, start, statement.end_lineno)
-        elif _is_import(statement):
-            lines[start : statement.end_lineno] = _import(statement, lines[start], live)
-    return b"".join(lines)
-
-
-def _import(statement: ast.ImportFrom, first: bytes, live: set[str]) -> list[bytes]:
-    """An import of what is live alone, as isort writes it."""
-    kept = [
-        f"{a.name} as {a.asname}" if a.asname else a.name
-        for a in statement.names
-        if (a.asname or a.name) in live
-    ]
-    start = f"from {statement.module} import "
-    _, hash_, comment = first.decode().rstrip().partition("  #")
-    comment = hash_ + comment
-    line = f"{start}{', '.join(kept)}{comment}"
-    if len(line) <= _WIDTH:
-        return [f"{line}\n".encode()]
-    middle = (f"    {name},\n" for name in kept)
-    return [s.encode() for s in (f"{start}({comment}\n", *middle, ")\n")]
-
-
-def _delete(lines: list[bytes], start: int, end: int) -> None:
-    """Drop lines with the comment on them, and one of the gaps around them."""
-    while start and re.match(rb"\s*#(?! isort)", lines[start - 1]):
-        start -= 1
-    if end == len(lines) or not lines[end].strip():
-        while start and not lines[start - 1].strip():
-            start -= 1
-    del lines[start:end]
-
-
-def _bound(statement: ast.stmt) -> set[str]:
-    """The names that a statement defines or imports."""
-    if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-        return {statement.name}
-    if _is_import(statement):
-        if getattr(statement, "module", "") == "__future__":
-            return set()
-        return {(alias.asname or alias.name) for alias in statement.names}
-    targets = getattr(statement, "targets", [getattr(statement, "target", None)])
-    return {target.id for target in targets if isinstance(target, ast.Name)}
-
-
-def _used(statement: ast.stmt) -> set[str]:
-    return {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
-
-
-def _is_import(statement: ast.stmt) -> bool:
-    return isinstance(statement, (ast.Import, ast.ImportFrom))
-
-
-def _decorators(statement: ast.stmt) -> list[ast.expr]:
-    return getattr(statement, "decorator_list", [])
 
 
 @lru_cache(maxsize=1024)

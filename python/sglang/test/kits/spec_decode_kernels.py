@@ -16,13 +16,13 @@ maybe_stub_sgl_kernel()
 from sglang.srt.mem_cache import allocation  # noqa: E402
 from sglang.srt.mem_cache.allocator import paged  # noqa: E402
 from sglang.srt.platforms.cpu import CpuSRTPlatform  # noqa: E402
-from sglang.test.kits.features import HAS_PLATFORM_WITHOUT_TRITON  # noqa: E402
+from sglang.test.kits.features import HAS_PLATFORM_KERNELS  # noqa: E402
 
 
 @contextmanager
 def cpu_stand_ins() -> Iterator[None]:
     """Put the stand-ins into the place of the kernels."""
-    if HAS_PLATFORM_WITHOUT_TRITON:
+    if HAS_PLATFORM_KERNELS:
         # Without Triton an allocator extends on the CPU by itself.
         extend = patch.object(paged, "current_platform", CpuSRTPlatform())
     else:
