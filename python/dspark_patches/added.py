@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path, PurePosixPath
 
@@ -135,8 +135,17 @@ def missing(sources: Sources, selector: str) -> str:
     return selector if test and not _has_test(classes, name, test) else ""
 
 
-def kit_of(sources: Sources, paths: Iterable[str]) -> set[str]:
-    """The kit files that the tests among some paths import, however far round."""
+def kit_of(
+    sources: Sources, paths: Iterable[str], named: Collection[str] = ()
+) -> set[str]:
+    """The kit files that the tests among some paths import, however far round.
+
+    Args:
+        sources: the clone's files.
+        paths: the tests, among others.
+        named: kit files to be found even where the clone does not have them; others
+            are the release's own.
+    """
     found: set[str] = set()
     waiting = [p for p in paths if is_test(p) and not p.startswith(KIT)]
     while waiting:
@@ -144,7 +153,7 @@ def kit_of(sources: Sources, paths: Iterable[str]) -> set[str]:
             path = module_path(module)
             if path in found or not path.startswith(KIT) or path == FEATURES:
                 continue
-            if sources.blob(path) != ZEROS:
+            if path in named or sources.blob(path) != ZEROS:
                 found.add(path)
                 waiting.append(path)
     return found

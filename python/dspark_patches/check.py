@@ -132,7 +132,7 @@ def _check_kit(series: Series, patch: Patch, sources: Sources) -> Iterator[Findi
     """Whether a part of the kit comes with the first test that uses it."""
     here = {s.path for s in patch.mail.sections if s.kind == "add"}
     kit = {path for path in here if path.startswith(used.KIT)}
-    for path in sorted(kit - added.kit_of(sources, here)):
+    for path in sorted(kit - added.kit_of(sources, here, kit)):
         what = f"no test of this patch uses {path}"
         mend = f"run `dspark-patches export {series.base}`"
         line = lint.line_of(patch, f"\ndiff --git a/{path} ")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from . import derive, diff
@@ -20,6 +20,7 @@ from .diff import ZEROS, Section
 from .errors import Precondition
 from .lines import split
 from .series import Series, added_paths, chain, in_wheels
+from .used import KIT
 from .workshop import Workshop
 
 
@@ -44,9 +45,9 @@ def regenerate(series: Series, root: Path, sources: Path) -> dict[str, bytes]:
     pristine = {p: (root / p).read_bytes() for p in edited if (root / p).is_file()}
     outside = {p for p in edited if p not in pristine and not in_wheels(p)}
     fresh = single_additions(series)
-    kit = _kit(series, Sources(sources))
+    placed = _placed(series, Sources(sources), fresh)
     released = Sources(sources).of_release(
-        added_paths(series).union(*kit.values()), derive.features(sources, root)
+        added_paths(series).union(*placed.values()), derive.features(sources, root)
     )
     written = {}
     with workshop.bare() as shop:
@@ -56,8 +57,7 @@ def regenerate(series: Series, root: Path, sources: Path) -> dict[str, bytes]:
             name = f"{series.base}/{patch.name}.patch"
             sections = [s for s in patch.mail.sections if s.path not in outside]
             shop.apply((s for s in sections if s.path not in fresh), name)
-            paths = {section.path for section in sections} & fresh
-            for path in sorted(paths.difference(*kit.values()) | kit[patch.name]):
+            for path in sorted(placed[patch.name]):
                 _add(shop, path, modes, released, name)
             commit = shop.commit(commit, patch.mail)
             kept = [s for s in patch.mail.sections if s.path in outside]
@@ -111,13 +111,23 @@ def first_differences(series: Series, written: Mapping[str, bytes]) -> dict[str,
     return found
 
 
-def _kit(series: Series, sources: Sources) -> dict[str, set[str]]:
-    """The kit files that each patch's tests are the first to use."""
-    found: dict[str, set[str]] = {}
-    for patch in series.patches:
-        added = {s.path for s in patch.mail.sections if s.kind == "add"}
-        found[patch.name] = kit_of(sources, added).difference(*found.values())
-    return found
+def _placed(
+    series: Series, sources: Sources, fresh: Collection[str]
+) -> dict[str, set[str]]:
+    """What each patch adds from its source; a kit file comes with its first test."""
+    ours = {
+        patch.name: {s.path for s in patch.mail.sections} for patch in series.patches
+    }
+    twice = set().union(*ours.values()) - set(fresh)
+    kit = {path for path in fresh if path.startswith(KIT)}
+    placed: dict[str, set[str]] = {}
+    for name, paths in ours.items():
+        used = kit_of(sources, paths - twice, kit)
+        placed[name] = used.difference(twice, *placed.values())
+    used = set().union(*placed.values())
+    # A kit file that has neither a test nor a source any more goes.
+    used |= {path for path in kit if sources.blob(path) == ZEROS}
+    return {name: placed[name] | (ours[name] & fresh) - used for name in ours}
 
 
 def _add(

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 from clone import KIT, TEST, Clone
-from factories import write_files
+from factories import make_edit, make_mail, write_files, write_series
 
 from dspark_patches import derive, diff
-from dspark_patches.errors import Conflict
+from dspark_patches.errors import Conflict, Precondition
 from dspark_patches.files import replace_all
 from dspark_patches.lines import Malformed
 
@@ -285,10 +285,13 @@ def test_a_list_of_features_holds_nothing_else(tmp_path: Path, line: bytes) -> N
 def sharing(clone: Clone) -> Clone:
     """A clone whose sources ask, of a release that has no tree."""
     write_files(clone.sources, SOURCES | {UNUSED: b"x = 1\n"})
-    replace_all(
-        {clone.folder / f"{n}.patch": data for n, data in clone.regenerate().items()}
-    )
+    write(clone)
     return clone
+
+
+def write(clone: Clone) -> None:
+    written = clone.regenerate().items()
+    replace_all({clone.folder / f"{name}.patch": data for name, data in written})
 
 
 def contents(clone: Clone) -> list[dict[str, bytes]]:
@@ -304,6 +307,34 @@ def test_a_kit_comes_with_the_first_test_that_uses_it(sharing: Clone) -> None:
     assert set(second) == {KIT, POOLS, TEST}
     assert second[KIT] == OLD_KIT
     assert sharing.regenerate() == sharing.mails()
+
+
+def test_a_kit_that_a_test_uses_must_have_a_source(sharing: Clone) -> None:
+    (sharing.sources / POOLS).unlink()
+    with pytest.raises(Precondition, match=f"adds {POOLS}, which the clone does not"):
+        sharing.regenerate()
+
+
+def test_a_kit_that_is_renamed_with_its_tests_goes(sharing: Clone) -> None:
+    other = POOLS.replace("pools", "all_pools")
+    (sharing.sources / POOLS).rename(sharing.sources / other)
+    renamed = KIT_SOURCE.replace(b"kits.pools", b"kits.all_pools")
+    write_files(sharing.sources, {KIT: renamed})
+    write(sharing)
+    assert set(contents(sharing)[1]) == {KIT, other, TEST}
+
+
+def test_a_kit_that_a_later_patch_edits_is_the_mails_own(sharing: Clone) -> None:
+    first, second = (patch.mail for patch in sharing.series.patches)
+    third = make_mail(make_edit(POOLS, POOLS_SOURCE, b"x = 2\n"), subject="Edit it")
+    own = [s for s in second.sections if s.path != POOLS]
+    sections = sorted(
+        [*own, diff.render_add(POOLS, POOLS_SOURCE)], key=lambda section: section.path
+    )
+    second = make_mail(*sections, subject=second.subject)
+    write_series(sharing.folder, first, second, third)
+    assert sharing.regenerate().keys() == sharing.mails().keys()
+    assert sharing.regenerate()["0003-patch"] == sharing.mails()["0003-patch"]
 
 
 def test_an_unedited_work_tree_of_derived_files_changes_nothing(sharing: Clone) -> None:
@@ -324,9 +355,7 @@ def test_an_edit_of_a_derived_file_is_refused(sharing: Clone) -> None:
 
 def test_an_edit_of_a_file_that_asks_nothing_is_taken(sharing: Clone) -> None:
     write_files(sharing.sources, {TEST: OLD_TEST})
-    replace_all(
-        {sharing.folder / f"{n}.patch": d for n, d in sharing.regenerate().items()}
-    )
+    write(sharing)
     git = sharing.edit()
     edited = (sharing.tree / TEST).read_bytes() + b"\nrig = Rig\n"
     write_files(sharing.tree, {TEST: edited})

@@ -8,7 +8,7 @@ from unittest.mock import patch
 import numpy as np
 import torch
 
-from sglang.test.kits.spec_decode_compat import swa_evicted_len
+from sglang.test.kits.spec_decode_caches import swa_evicted_len
 from sglang.test.kits.spec_decode_pools import make_swa_allocator
 
 # isort: split

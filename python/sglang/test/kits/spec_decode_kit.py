@@ -45,7 +45,7 @@ from sglang.test.kits.features import (  # noqa: E402
     HAS_CHECKPOINTS,
     HAS_LENGTHS_IN_KV,
 )
-from sglang.test.kits.spec_decode_compat import make_prefix_cache  # noqa: E402
+from sglang.test.kits.spec_decode_caches import make_prefix_cache  # noqa: E402
 from sglang.test.kits.spec_decode_kernels import cpu_stand_ins  # noqa: E402
 from sglang.test.kits.spec_decode_pools import (  # noqa: E402
     make_full_allocator,

@@ -19,7 +19,7 @@ from sglang.test.kits.retraction_backup_kit import (
     holds_backup,
     restore_backup,
 )
-from sglang.test.kits.spec_decode_compat import prefix_cache_kinds
+from sglang.test.kits.spec_decode_caches import prefix_cache_kinds
 from sglang.test.kits.spec_retract_kit import RetractTestCase, leave_swa
 
 register_cpu_ci(est_time=20, suite="base-a-test-cpu")

@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 from sglang.srt.managers.schedule_batch import ScheduleBatch
 from sglang.test.ci.ci_register import register_cpu_ci
-from sglang.test.kits.spec_decode_compat import prefix_cache_kinds
+from sglang.test.kits.spec_decode_caches import prefix_cache_kinds
 from sglang.test.kits.spec_decode_kit import SpecDecodeTestCase
 from sglang.test.kits.spec_decode_spies import record_decode_calls
 

@@ -7,7 +7,7 @@ the clock before the tick: at 0 the prefill may still be running under overlap.
 import unittest
 
 from sglang.test.ci.ci_register import register_cpu_ci
-from sglang.test.kits.spec_decode_compat import swa_evicted_len
+from sglang.test.kits.spec_decode_caches import swa_evicted_len
 from sglang.test.kits.spec_decode_kit import SpecDecodeTestCase
 from sglang.test.kits.spec_decode_spies import record_decode_calls
 
