@@ -166,7 +166,6 @@ def test_a_kit_that_comes_before_its_first_test_is_found(clone: Sound) -> None:
         make_mail(kit, trailers=clone.first.trailers),
         make_mail(*clone.fix.sections, test, trailers=clone.fix.trailers),
     )
-    (clone.folder / "controls" / "0001-twice.diff").unlink()
     clone.lock()
     assert clone.said() == [f"{FIRST}:11: no test of this patch uses {KIT}"]
 
