@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path, PurePosixPath
 
 import msgspec
 
+from .derive import FEATURES, derive
 from .diff import ZEROS, blob_id
 from .findings import Finding
+from .series import is_test
+from .used import KIT, module_path
 
 FOLDERS = ("python/sglang", "test/registered")
 SUITE = "base-a-test-cpu"
@@ -33,14 +36,38 @@ class Module(msgspec.Struct, frozen=True, kw_only=True):
         """The module's classes by name."""
         return {s.name: s for s in self.statements if isinstance(s, ast.ClassDef)}
 
+    @property
+    def imports(self) -> Iterator[str]:
+        """The modules from which it imports, wherever in it."""
+        for statement in self.statements:
+            for node in ast.walk(statement):
+                if isinstance(node, ast.ImportFrom) and node.module:
+                    yield node.module
+
 
 class Sources:
-    """The added files as they stand in a clone; each is read and parsed once."""
+    """The added files of a clone; each is read and parsed once.
 
-    def __init__(self, root: Path) -> None:
+    Args:
+        root: the clone.
+        texts: what a release has in the place of the clone's text, by path.
+    """
+
+    def __init__(self, root: Path, texts: Mapping[str, bytes] | None = None) -> None:
         self._root = root
+        self._texts = texts or {}
         self.blob = cache(self._blob)
         self.module = cache(self._module)
+
+    def of_release(self, paths: Iterable[str], features: Mapping[str, bool]) -> Sources:
+        """The same files, as a release has them that adds ``paths``.
+
+        Raises:
+            Malformed: a file cannot be derived.
+        """
+        found = {path: self.content(path) for path in paths}
+        texts = {path: text for path, text in found.items() if text is not None}
+        return Sources(self._root, derive(texts, features))
 
     def paths(self) -> list[str]:
         """Every file of the clone that is there to be added to SGLang."""
@@ -53,18 +80,21 @@ class Sources:
             if path.is_file() and "__pycache__" not in path.parts
         )
 
-    def _content(self, path: str) -> bytes | None:
+    def content(self, path: str) -> bytes | None:
+        """The file's bytes; None where there is no such file."""
+        if path in self._texts:
+            return self._texts[path]
         file = self._root / path
         return file.read_bytes() if file.is_file() else None
 
     def _blob(self, path: str) -> str:
         """The file's blob id; zeros where there is no such file."""
-        content = self._content(path)
+        content = self.content(path)
         return ZEROS if content is None else blob_id(content)
 
     def _module(self, path: str) -> Module:
         try:
-            tree = ast.parse(self._content(path) or b"")
+            tree = ast.parse(self.content(path) or b"")
         except SyntaxError as error:
             return Module(error=error.msg, line=error.lineno or 0)
         except (RecursionError, MemoryError):
@@ -103,6 +133,30 @@ def missing(sources: Sources, selector: str) -> str:
     if name and name not in classes:
         return f"{path}::{name}"
     return selector if test and not _has_test(classes, name, test) else ""
+
+
+def kit_of(
+    sources: Sources, paths: Iterable[str], named: Collection[str] = ()
+) -> set[str]:
+    """The kit files that the tests among some paths import, however far round.
+
+    Args:
+        sources: the clone's files.
+        paths: the tests, among others.
+        named: kit files to be found even where the clone does not have them; others
+            are the release's own.
+    """
+    found: set[str] = set()
+    waiting = [p for p in paths if is_test(p) and not p.startswith(KIT)]
+    while waiting:
+        for module in sources.module(waiting.pop()).imports:
+            path = module_path(module)
+            if path in found or not path.startswith(KIT) or path == FEATURES:
+                continue
+            if path in named or sources.blob(path) != ZEROS:
+                found.add(path)
+                waiting.append(path)
+    return found
 
 
 def _registration(module: Module) -> ast.Call | None:

@@ -10,8 +10,11 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from . import added, lint, lock, references
+import msgspec
+
+from . import added, derive, lint, lock, references
 from . import series as all_series
+from . import used
 from .added import Sources
 from .bases import Base
 from .diff import ZEROS
@@ -37,7 +40,7 @@ def check(chosen: Sequence[Base], root: Path, *, whole: bool) -> tuple[Finding, 
     """
     sources = Sources(root)
     found: list[Finding] = []
-    used: set[str] = set()
+    all_added: set[str] = set()
     try:
         known = references.load(root / "patches" / references.NAME)
     except Malformed as failure:
@@ -47,14 +50,14 @@ def check(chosen: Sequence[Base], root: Path, *, whole: bool) -> tuple[Finding, 
         series, findings = _read(base, root / "patches" / base.tag)
         found.extend(findings)
         if series:
-            used |= added_paths(series)
+            all_added |= added_paths(series)
             for patch in series.patches if known is not None else ():
                 found.extend(references.check(series, patch, known))
             found.extend(_check_series(base, series, sources, complete=not findings))
-    for path in sorted(used):
+    for path in sorted(all_added):
         found.extend(added.lint(sources, path))
     if whole:
-        found.extend(_orphans(sources, used))
+        found.extend(_orphans(sources, all_added))
         found.extend(_strays(root / "patches", {base.tag for base in chosen}))
     return tuple(found)
 
@@ -76,9 +79,22 @@ def _read(base: Base, folder: Path) -> tuple[Series | None, list[Finding]]:
 def _check_series(
     base: Base, series: Series, sources: Sources, complete: bool
 ) -> Iterator[Finding]:
+    try:
+        sources = _of_release(base, series, sources)
+    except Malformed as failure:
+        mend = "ask for a feature as `if NAME:` or `X if NAME else Y`"
+        yield Finding(
+            base=base.tag,
+            file=failure.file,
+            line=failure.line,
+            what=failure.what,
+            mend=mend,
+        )
+        return
     for patch in series.patches:
         yield from lint.lint(series, patch)
         yield from _check_tests(series, patch, sources)
+        yield from _check_kit(series, patch, sources)
     if not complete:
         # A mail that could not be read leaves gaps in the chain that are its own.
         return
@@ -89,7 +105,17 @@ def _check_series(
         return
     yield from _check_controls(series)
     yield from _check_sources(series, sources)
-    yield from _check_lock(base, series)
+    yield from _check_lock(base, series, sources)
+
+
+def _of_release(base: Base, series: Series, sources: Sources) -> Sources:
+    """The sources as the base's mails must have them."""
+    try:
+        features = lock.load(base, series.folder).features
+    except Failure:
+        # Told by the check of the lock.
+        return sources
+    return sources.of_release(added_paths(series), features)
 
 
 def _check_tests(series: Series, patch: Patch, sources: Sources) -> Iterator[Finding]:
@@ -106,6 +132,17 @@ def _check_tests(series: Series, patch: Patch, sources: Sources) -> Iterator[Fin
         else:
             continue
         line = lint.line_of(patch, f"\nRegression-Test: {test}\n")
+        yield lint.finding(series, patch, what, mend, line=line)
+
+
+def _check_kit(series: Series, patch: Patch, sources: Sources) -> Iterator[Finding]:
+    """Whether a part of the kit comes with the first test that uses it."""
+    here = {s.path for s in patch.mail.sections if s.kind == "add"}
+    kit = {path for path in here if path.startswith(used.KIT)}
+    for path in sorted(kit - added.kit_of(sources, here, kit)):
+        what = f"no test of this patch uses {path}"
+        mend = f"run `dspark-patches export {series.base}`"
+        line = lint.line_of(patch, f"\ndiff --git a/{path} ")
         yield lint.finding(series, patch, what, mend, line=line)
 
 
@@ -145,7 +182,7 @@ def _check_sources(series: Series, sources: Sources) -> Iterator[Finding]:
         yield lint.finding(series, last[path], what, mend, line=line)
 
 
-def _check_lock(base: Base, series: Series) -> Iterator[Finding]:
+def _check_lock(base: Base, series: Series, sources: Sources) -> Iterator[Finding]:
     path = lock.path_of(base, series.folder)
     renew = f"run `dspark-patches lock {base.tag}`"
 
@@ -162,6 +199,9 @@ def _check_lock(base: Base, series: Series) -> Iterator[Finding]:
         carried = locked.base_blobs(in_wheel=True)
         built = lock.build(base, series, locked.wheel.sha256, carried)
         built = lock.guarded(built, locked.guards, locked.watched)
+        named = derive.places(sources.content(derive.FEATURES))
+        known = {name: locked.features.get(name, False) for name in named}
+        built = msgspec.structs.replace(built, features=known)
     except Malformed as failure:
         yield of_failure(base.tag, failure, renew)
     except Failure as failure:
@@ -173,7 +213,7 @@ def _check_lock(base: Base, series: Series) -> Iterator[Finding]:
 
 def _orphans(sources: Sources, used: set[str]) -> Iterator[Finding]:
     for path in sources.paths():
-        if path not in used:
+        if path not in used and path != derive.FEATURES:
             mend = "add it in a mail, or remove it"
             yield Finding(file=path, what="no series adds this file", mend=mend)
 

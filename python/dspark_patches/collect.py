@@ -9,6 +9,7 @@ from pathlib import Path
 from . import checkout
 from . import mail as mails
 from . import workshop
+from .added import Sources
 from .checkout import BASE_REF, START_REF, Commit
 from .diff import ZEROS, Section
 from .errors import Conflict, Precondition
@@ -20,7 +21,11 @@ _LONGEST_SLUG = 48
 
 
 def changes(
-    series: Series, tree: Path, sources: Path, shared: Collection[str]
+    series: Series,
+    tree: Path,
+    sources: Path,
+    shared: Collection[str],
+    features: Mapping[str, bool],
 ) -> dict[Path, bytes | None]:
     """What the clone needs so that its series is the commits of ``tree``.
 
@@ -29,6 +34,7 @@ def changes(
         tree: the edited work tree.
         sources: the clone; the files that the series adds have their source here.
         shared: added files that other bases need too.
+        features: what the base's release has of the sources' features.
 
     Returns:
         The new content of each file that changes; None for one that goes.
@@ -51,7 +57,7 @@ def changes(
         path: content
         for path, content in (
             _series_files(series, after)
-            | _added_files(series, after, tree, sources, shared)
+            | _added_files(series, after, tree, sources, shared, features)
         ).items()
         if _content(path) != content
     }
@@ -143,6 +149,7 @@ def _added_files(
     tree: Path,
     sources: Path,
     shared: Collection[str],
+    features: Mapping[str, bool],
 ) -> dict[Path, bytes | None]:
     """The sources of what the series adds, unless they changed meanwhile."""
     values = {name: mails.parse(data, name) for name, data in written.items()}
@@ -150,11 +157,20 @@ def _added_files(
     paths = added_paths(series) | added_paths(renewed)
     old = checkout.files(tree, START_REF, paths)
     new = checkout.files(tree, "HEAD", paths)
+    released = Sources(sources).of_release(paths, features)
     found: dict[Path, bytes | None] = {}
     for path in sorted(paths):
-        here = _content(sources / path)
+        here = released.content(path)
         if here == new.get(path) or (path not in new and path in shared):
             continue
+        if path in new and here != _content(sources / path):
+            raise Conflict(
+                f"{path} is derived from the text that all bases share",
+                cause=f"in {tree} it is not what the clone's text gives "
+                f"{series.base}",
+                next_step=f"edit {sources / path}, take the change out of the work "
+                f"tree, and run `dspark-patches export {series.base}`",
+            )
         if here != old.get(path):
             raise Conflict(
                 f"{path} changed in the clone since {tree} was made",

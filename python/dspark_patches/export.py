@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
-from . import diff
+from . import derive, diff
 from . import mail as mails
 from . import workshop
+from .added import Sources, kit_of
 from .diff import ZEROS, Section
 from .errors import Precondition
-from .lines import read, split
-from .series import Series, chain, in_wheels
+from .lines import split
+from .series import Series, added_paths, chain, in_wheels
+from .used import KIT
 from .workshop import Workshop
 
 
@@ -43,16 +45,20 @@ def regenerate(series: Series, root: Path, sources: Path) -> dict[str, bytes]:
     pristine = {p: (root / p).read_bytes() for p in edited if (root / p).is_file()}
     outside = {p for p in edited if p not in pristine and not in_wheels(p)}
     fresh = single_additions(series)
+    placed = _placed(series, Sources(sources), fresh)
+    released = Sources(sources).of_release(
+        added_paths(series).union(*placed.values()), derive.features(sources, root)
+    )
     written = {}
     with workshop.bare() as shop:
-        commit = shop.start(pristine, file_modes(series), series.base)
+        modes = file_modes(series)
+        commit = shop.start(pristine, modes, series.base)
         for patch in series.patches:
             name = f"{series.base}/{patch.name}.patch"
             sections = [s for s in patch.mail.sections if s.path not in outside]
             shop.apply((s for s in sections if s.path not in fresh), name)
-            for section in sections:
-                if section.path in fresh:
-                    _add(shop, section, sources, name)
+            for path in sorted(placed[patch.name]):
+                _add(shop, path, modes, released, name)
             commit = shop.commit(commit, patch.mail)
             kept = [s for s in patch.mail.sections if s.path in outside]
             written[patch.name] = splice(shop.format(commit), kept, name)
@@ -105,11 +111,32 @@ def first_differences(series: Series, written: Mapping[str, bytes]) -> dict[str,
     return found
 
 
-def _add(shop: Workshop, section: Section, sources: Path, name: str) -> None:
-    source = sources / section.path
-    if not source.is_file():
+def _placed(
+    series: Series, sources: Sources, fresh: Collection[str]
+) -> dict[str, set[str]]:
+    """What each patch adds from its source; a kit file comes with its first test."""
+    ours = {
+        patch.name: {s.path for s in patch.mail.sections} for patch in series.patches
+    }
+    twice = set().union(*ours.values()) - set(fresh)
+    kit = {path for path in fresh if path.startswith(KIT)}
+    placed: dict[str, set[str]] = {}
+    for name, paths in ours.items():
+        used = kit_of(sources, paths - twice, kit)
+        placed[name] = used.difference(twice, *placed.values())
+    used = set().union(*placed.values())
+    # A kit file that has neither a test nor a source any more goes.
+    used |= {path for path in kit if sources.blob(path) == ZEROS}
+    return {name: placed[name] | (ours[name] & fresh) - used for name in ours}
+
+
+def _add(
+    shop: Workshop, path: str, modes: Mapping[str, str], sources: Sources, name: str
+) -> None:
+    content = sources.content(path)
+    if content is None:
         raise Precondition(
-            f"{name} adds {section.path}, which the clone does not have",
-            next_step=f"restore {section.path}, or take it out of the mail",
+            f"{name} adds {path}, which the clone does not have",
+            next_step=f"restore {path}, or take it out of the mail",
         )
-    shop.put(section.path, section.mode, read(source, section.path))
+    shop.put(path, modes.get(path, "100644"), content)

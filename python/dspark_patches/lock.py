@@ -75,7 +75,8 @@ class Lock(_Table):
     """All of a base's lock.
 
     ``watched`` are files that no patch edits and that stand near to what the
-    patches do; see :mod:`dspark_patches.guard.guards`.
+    patches do; see :mod:`dspark_patches.guard.guards`. ``features`` are those of
+    :mod:`dspark_patches.derive`.
     """
 
     wheel: Wheel
@@ -83,6 +84,7 @@ class Lock(_Table):
     edited: dict[str, Edited] = {}
     added: dict[str, Blob] = {}
     watched: dict[str, Blob] = {}
+    features: dict[str, bool] = {}
     guards: tuple[Guard, ...] = ()
 
     def base_blobs(self, *, in_wheel: bool | None = None) -> dict[str, str]:
@@ -152,9 +154,11 @@ def render(lock: Lock) -> bytes:
     parts.extend(_table("[[patches]]", patch) for patch in lock.patches)
     for path, file in sorted(lock.edited.items()):
         parts.append(_table(f"[edited.{json.dumps(path)}]", file))
-    parts.append(_blobs("[added]", lock.added))
+    parts.append(_values("[added]", lock.added))
     if lock.watched:
-        parts.append(_blobs("[watched]", lock.watched))
+        parts.append(_values("[watched]", lock.watched))
+    if lock.features:
+        parts.append(_values("[features]", lock.features))
     parts.extend(_table("[[guards]]", guard) for guard in lock.guards)
     return "".join(parts).encode()
 
@@ -223,6 +227,7 @@ def agreed(base: Base, series: Series) -> Lock:
     locked = load(base, series.folder)
     carried = locked.base_blobs(in_wheel=True)
     built = build(base, series, locked.wheel.sha256, carried)
+    built = msgspec.structs.replace(built, features=locked.features)
     if guarded(built, locked.guards, locked.watched) != locked:
         raise BadInput(
             f"the mails of {base.tag} do not make what its lock says",
@@ -253,8 +258,8 @@ def _locked(patch: Patch) -> LockedPatch:
     return LockedPatch(name=patch.name, sha256=digest, patch_id=patch_id(sections))
 
 
-def _blobs(header: str, blobs: Mapping[str, str]) -> str:
-    lines = (f"{json.dumps(p)} = {json.dumps(b)}\n" for p, b in sorted(blobs.items()))
+def _values(header: str, values: Mapping[str, str | bool]) -> str:
+    lines = (f"{json.dumps(k)} = {json.dumps(v)}\n" for k, v in sorted(values.items()))
     return f"\n{header}\n" + "".join(lines)
 
 

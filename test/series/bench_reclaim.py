@@ -114,7 +114,7 @@ def make_bench():
     from unittest.mock import patch
 
     from sglang.srt.managers.schedule_batch import ScheduleBatch
-    from sglang.test.kits.spec_decode_compat import prefix_cache_kinds
+    from sglang.test.kits.spec_decode_caches import prefix_cache_kinds
     from sglang.test.kits.spec_decode_kit import SpecDecodeTestCase
 
     class Bench(SpecDecodeTestCase):

@@ -3,7 +3,8 @@
 ``cases/NNNN/test_*.py`` belong to patch NNNN of every series. They are joined
 to the patch as if its mail added and named them, so that they too must be red
 without it, or under one of its controls, and green with the series. Controls that
-only these tests notice stand in ``cases/NNNN/controls``; they fit every base.
+only these tests notice stand in ``cases/NNNN/controls``; each base takes those that
+were written for its files.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ CASES = Path(__file__).parent / "cases"
 def load(base: Base) -> series.Series:
     """A base's series, each patch joined by its wide tests."""
     loaded = series.load(base)
-    patches = tuple(_join(patch) for patch in loaded.patches)
+    patches = tuple(_join(loaded, patch) for patch in loaded.patches)
     return msgspec.structs.replace(loaded, patches=patches)
 
 
-def _join(patch: series.Patch) -> series.Patch:
+def _join(loaded: series.Series, patch: series.Patch) -> series.Patch:
     files = sorted((CASES / f"{patch.number:04d}").glob("test_*.py"))
     if not files:
         return patch
@@ -39,11 +40,19 @@ def _join(patch: series.Patch) -> series.Patch:
         sections=(*patch.mail.sections, *sections),
         trailers=(*patch.mail.trailers, *(("Regression-Test", p) for p in paths)),
     )
-    controls = (*patch.controls, *_controls(patch.number))
+    controls = (*patch.controls, *_controls(loaded, patch.number))
     return msgspec.structs.replace(patch, mail=mail, controls=controls)
 
 
-def _controls(number: int) -> Iterator[series.Control]:
-    for path in sorted((CASES / f"{number:04d}" / "controls").glob("*.diff")):
+def _controls(loaded: series.Series, number: int) -> Iterator[series.Control]:
+    paths = sorted((CASES / f"{number:04d}" / "controls").glob("*.diff"))
+    blobs = series.blobs_after(loaded, number)
+    fits = False
+    for path in paths:
         why, sections = mails.parse_control(path.read_bytes(), path.name)
-        yield series.Control(number=number, name=path.stem, why=why, sections=sections)
+        if all(blobs.get(s.path, s.old) == s.old for s in sections):
+            fits = True
+            yield series.Control(
+                number=number, name=path.stem, why=why, sections=sections
+            )
+    assert fits or not paths, f"no control in {paths[0].parent} fits {loaded.base}"

@@ -112,9 +112,11 @@ class Clone:
         checkout.from_wheel(self.series, self.released, self.tree)
         return Git(self.tree)
 
-    def collect(self, shared: tuple[str, ...] = ()) -> dict[str, bytes | None]:
-        found = collect.changes(self.series, self.tree, self.sources, shared)
+    def collect(
+        self, shared: tuple[str, ...] = (), features: dict[str, bool] | None = None
+    ) -> dict[str, bytes | None]:
         root = self.sources
+        found = collect.changes(self.series, self.tree, root, shared, features or {})
         return {p.relative_to(root).as_posix(): data for p, data in found.items()}
 
 

@@ -11,7 +11,7 @@ import pytest
 from factories import make_base, make_edit, make_mail, write_files, write_series
 from sound import BASE, CLOCK, FIRST, FIX, KIT, LOCK, TEST, TEST_SOURCE, Sound, with_fix
 
-from dspark_patches import bases, check, cli, diff
+from dspark_patches import bases, check, cli, derive, diff
 
 
 @pytest.fixture
@@ -119,6 +119,55 @@ def test_a_folder_of_no_base_is_found(clone: Sound) -> None:
     (clone.root / "patches" / "v0.5.17" / "controls").mkdir(parents=True)
     said = "this folder holds no series of a known base"
     assert clone.said() == [f"patches/v0.5.99:0: {said}"]
+
+
+def share(clone: Sound, kit: bytes, features: str) -> None:
+    """Let the kit ask for features, of which the lock tells some."""
+    source = b'"""Why."""\n\nHAS_TREE = "srt/tree.py"\n'
+    write_files(clone.root, {derive.FEATURES: source, KIT: kit})
+    path = clone.folder / "lock.toml"
+    text = path.read_text()
+    path.write_text(text + f"\n[features]\n{features}" if features else text)
+
+
+def test_a_kit_is_compared_with_what_is_derived(clone: Sound) -> None:
+    kit = b"Shared = (1 if HAS_TREE else 2)\n"
+    share(clone, kit, '"HAS_TREE" = true\n')
+    assert clone.said() == [f"{FIRST}:11: {KIT} is not what the clone has"]
+    clone.write(
+        make_mail(
+            diff.render_add(KIT, b"Shared = 1\n"),
+            diff.render_add(TEST, TEST_SOURCE),
+            trailers=clone.first.trailers,
+        ),
+        clone.fix,
+    )
+    clone.lock()
+    share(clone, kit, '"HAS_TREE" = true\n')
+    assert clone.check() == ()
+
+
+@pytest.mark.parametrize("features", ["", '"HAS_TREE" = true\n"MORE" = false\n'])
+def test_a_lock_that_knows_other_features_is_found(clone: Sound, features: str) -> None:
+    share(clone, b"kit = 1\n", features)
+    assert f"{LOCK}:0: the lock is out of date" in clone.said()
+
+
+def test_a_question_without_an_answer_is_found(clone: Sound) -> None:
+    share(clone, b"Shared = 1\nwhile HAS_TREE:\n    pass\n", '"HAS_TREE" = true\n')
+    (finding,) = clone.check()
+    assert (finding.base, finding.file, finding.line) == ("v0.5.16", KIT, 2)
+    assert finding.what == "HAS_TREE cannot be answered here"
+
+
+def test_a_kit_that_comes_before_its_first_test_is_found(clone: Sound) -> None:
+    kit, test = clone.first.sections
+    clone.write(
+        make_mail(kit, trailers=clone.first.trailers),
+        make_mail(*clone.fix.sections, test, trailers=clone.fix.trailers),
+    )
+    clone.lock()
+    assert clone.said() == [f"{FIRST}:11: no test of this patch uses {KIT}"]
 
 
 def test_caches_are_no_sources(clone: Sound) -> None:

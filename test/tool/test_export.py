@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from clone import CLOCK, GUARD, KIT, TEST, Clone, full_checkout, two_mails
+from clone import CLOCK, GUARD, TEST, Clone, full_checkout, two_mails
 from factories import make_edit, make_mail, write_files, write_series
 
 from dspark_patches import diff, export, mail, pr, series
@@ -80,8 +80,8 @@ def test_an_edit_that_lies_about_its_blobs_is_refused(
 
 
 def test_a_missing_source_is_refused(clone: Clone) -> None:
-    (clone.sources / KIT).unlink()
-    with pytest.raises(Precondition, match=f"adds {KIT}, which the clone does not"):
+    (clone.sources / TEST).unlink()
+    with pytest.raises(Precondition, match=f"adds {TEST}, which the clone does not"):
         clone.regenerate()
 
 

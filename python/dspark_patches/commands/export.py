@@ -6,13 +6,14 @@ from pathlib import Path
 
 import click
 
-from .. import bases, collect, export, lint, pr, report, series, trees
+from .. import bases, collect, derive, export, lint, pr, report, series, trees
 from ..bases import Base
 from ..errors import Exit, Usage
 from ..files import replace_all
 from ..findings import Finding
 from ..report import FORMATS
 from ..report_findings import print_findings
+from ..wheels import Released
 
 _FOLDER = click.Path(path_type=Path, file_okay=False, resolve_path=True)
 
@@ -80,8 +81,12 @@ def command(
 
 
 def _written(one: Base) -> dict[str, bytes]:
-    released = trees.released(one, lambda text: report.line(text, stderr=True))
-    return export.regenerate(series.load(one), released.root, bases.data_root())
+    root = bases.data_root()
+    return export.regenerate(series.load(one), _released(one).root, root)
+
+
+def _released(one: Base) -> Released:
+    return trees.released(one, lambda text: report.line(text, stderr=True))
 
 
 def _anew(one: Base) -> dict[Path, bytes | None]:
@@ -108,7 +113,9 @@ def _from(one: Base, tree: Path) -> dict[Path, bytes | None]:
     for other in bases.with_series():
         if other != one:
             shared |= series.added_paths(series.scan(other)[0])
-    return collect.changes(series.load(one), tree, bases.data_root(), shared)
+    root = bases.data_root()
+    features = derive.features(root, _released(one).root)
+    return collect.changes(series.load(one), tree, root, shared, features)
 
 
 def _texts(chosen: tuple[Base, ...], folder: Path) -> dict[Path, bytes | None]:

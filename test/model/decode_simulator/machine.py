@@ -20,7 +20,7 @@ from hypothesis.stateful import (
 
 from sglang.srt.managers import scheduler as scheduler_module
 from sglang.srt.managers.schedule_batch import Req
-from sglang.test.kits.spec_decode_compat import prefix_cache_kinds
+from sglang.test.kits.spec_decode_caches import prefix_cache_kinds
 
 from . import audit, pd, state
 from .config import NodeConfig

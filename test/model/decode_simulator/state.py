@@ -8,7 +8,7 @@ from unittest.mock import patch
 import numpy as np
 import torch
 
-from sglang.test.kits.spec_decode_compat import kv_committed_len, swa_evicted_len
+from sglang.test.kits.spec_decode_caches import swa_evicted_len
 from sglang.test.kits.spec_decode_pools import make_swa_allocator
 
 # isort: split
@@ -18,7 +18,13 @@ from sglang.srt.mem_cache.swa_memory_pool import SWAKVPool
 
 from .config import NodeConfig
 
-__all__ = ["kv_committed_len", "swa_evicted_len"]
+__all__ = ["swa_evicted_len"]
+
+
+def kv_committed_len(req: Req) -> int:
+    """Tokens of ``req`` whose KV is final."""
+    holder = req.kv if hasattr(req.kv, "kv_committed_len") else req
+    return holder.kv_committed_len
 
 
 def holds_kv(req: Req) -> bool:

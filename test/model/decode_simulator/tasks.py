@@ -11,7 +11,7 @@ from typing import Union
 
 import msgspec
 
-from sglang.test.kits.spec_decode_compat import prefix_cache_kinds  # noqa: F401
+from sglang.test.kits.spec_decode_caches import prefix_cache_kinds  # noqa: F401
 
 from .config import NodeConfig
 from .cost import (

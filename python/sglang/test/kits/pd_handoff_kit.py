@@ -1,7 +1,7 @@
 """The decode side of a prefill/decode handoff on a CPU.
 
-A request whose KV arrives from a prefill node goes through the release's own
-decode loop: preallocation, the prebuilt batch and its draft input, output
+A request whose KV arrives from a prefill node goes through the real decode loop:
+preallocation, the prebuilt batch and its draft input, output
 processing, filter, merge, and the first decode preparation, with the real
 ``FutureMap``. Only the transfer and the model's forward are simulated.
 
@@ -23,7 +23,7 @@ from unittest.mock import patch
 
 import torch
 
-from sglang.test.kits.spec_decode_compat import kv_committed_len, set_kv_committed_len
+from sglang.test.kits.features import HAS_LENGTHS_IN_KV
 from sglang.test.kits.spec_decode_kit import (
     VOCAB_SIZE,
     SpecDecodeRig,
@@ -111,7 +111,7 @@ class PDHandoffRig(SpecDecodeRig):
     def process_result(self) -> None:
         """Apply the forward in flight: commit and append what it accepted."""
         for req, bonus_token, accept_len in self._in_flight or ():
-            set_kv_committed_len(req, kv_committed_len(req) + accept_len)
+            (req.kv if HAS_LENGTHS_IN_KV else req).kv_committed_len += accept_len
             req.output_ids.extend(range(bonus_token + 1, bonus_token + accept_len + 1))
         self._in_flight = None
 

@@ -1,5 +1,5 @@
-"""CPU stand-ins for the two Triton kernels on the path of a decode preparation,
-with the kernels' own contracts."""
+"""CPU stand-ins for the Triton kernels on the path of a decode preparation, with
+the kernels' own contracts."""
 
 from __future__ import annotations
 
@@ -15,13 +15,20 @@ maybe_stub_sgl_kernel()
 
 from sglang.srt.mem_cache import allocation  # noqa: E402
 from sglang.srt.mem_cache.allocator import paged  # noqa: E402
+from sglang.srt.platforms.cpu import CpuSRTPlatform  # noqa: E402
+from sglang.test.kits.features import HAS_PLATFORM_KERNELS  # noqa: E402
 
 
 @contextmanager
 def cpu_stand_ins() -> Iterator[None]:
     """Put the stand-ins into the place of the kernels."""
+    if HAS_PLATFORM_KERNELS:
+        # Without Triton an allocator extends on the CPU by itself.
+        extend = patch.object(paged, "current_platform", CpuSRTPlatform())
+    else:
+        extend = patch.object(paged, "alloc_extend_kernel", _AllocExtend())
     with (
-        patch.object(paged, "alloc_extend_kernel", _AllocExtend()),
+        extend,
         patch.object(allocation, "assign_req_to_token_pool_func", _assign_req_to_token),
     ):
         yield

@@ -1,9 +1,8 @@
 """Real KV bookkeeping of speculative decoding on a CPU.
 
 Pools, allocator, prefix cache, ``Req``, ``ScheduleBatch`` and draft input are
-the ones that serve; only the model's forward is simulated, and two Triton
-kernels have a stand-in of the same contract. Where releases differ is known to
-``spec_decode_compat`` alone.
+the ones that serve; only the model's forward is simulated, and the Triton kernels
+have stand-ins of the same contract.
 
     class TestEviction(SpecDecodeTestCase):
         def test_bounded(self):
@@ -30,6 +29,11 @@ maybe_stub_sgl_kernel()
 from sglang.srt.environ import envs  # noqa: E402
 from sglang.srt.managers.schedule_batch import Req, ScheduleBatch  # noqa: E402
 from sglang.srt.managers.schedule_policy import PrefillAdder  # noqa: E402
+from sglang.srt.mem_cache.common import (  # noqa: E402
+    checkpoint_kv_cache,
+    maybe_cache_unfinished_req,
+    release_kv_cache,
+)
 from sglang.srt.mem_cache.memory_pool import ReqToTokenPool  # noqa: E402
 from sglang.srt.runtime_context import get_context  # noqa: E402
 from sglang.srt.sampling.sampling_params import SamplingParams  # noqa: E402
@@ -37,13 +41,11 @@ from sglang.srt.speculative.draft_worker_common import (  # noqa: E402
     make_draft_input_v2,
 )
 from sglang.srt.speculative.spec_info import SpeculativeAlgorithm  # noqa: E402
-from sglang.test.kits.spec_decode_compat import (  # noqa: E402
-    cache_unfinished_req,
-    kv_committed_len,
-    make_prefix_cache,
-    release_finished_req,
-    set_kv_committed_len,
+from sglang.test.kits.features import (  # noqa: E402
+    HAS_CHECKPOINTS,
+    HAS_LENGTHS_IN_KV,
 )
+from sglang.test.kits.spec_decode_caches import make_prefix_cache  # noqa: E402
 from sglang.test.kits.spec_decode_kernels import cpu_stand_ins  # noqa: E402
 from sglang.test.kits.spec_decode_pools import (  # noqa: E402
     make_full_allocator,
@@ -130,8 +132,7 @@ class SpecDecodeRig:
         for req in reqs:
             req.init_next_round_input(self.tree_cache)
             adder.add_one_req(req, has_chunked_req=False, truncation_align_size=None)
-        if adder.can_run_list != list(reqs):
-            raise AssertionError("the pools are too small to admit the requests")
+        assert adder.can_run_list == list(reqs), "the pools are too small for them"
         batch = ScheduleBatch.init_new(
             list(reqs),
             self.req_to_token_pool,
@@ -156,8 +157,7 @@ class SpecDecodeRig:
         return batch
 
     def step(self, batch: ScheduleBatch, accepted: int | Sequence[int] = 1) -> None:
-        """One decode iteration: the release's own ``prepare_for_decode``, then
-        :meth:`forward`."""
+        """One decode iteration: ``prepare_for_decode``, then :meth:`forward`."""
         batch.prepare_for_decode()
         self.forward(batch, accepted)
 
@@ -179,9 +179,12 @@ class SpecDecodeRig:
         for req, accept_len in self._in_flight or ():
             if accept_len == 0:
                 req.output_ids.append(1)
-                cache_unfinished_req(req, self.tree_cache)
+                if HAS_CHECKPOINTS:
+                    checkpoint_kv_cache(req, self.tree_cache)
+                else:
+                    maybe_cache_unfinished_req(req, self.tree_cache)
                 continue
-            set_kv_committed_len(req, kv_committed_len(req) + accept_len)
+            (req.kv if HAS_LENGTHS_IN_KV else req).kv_committed_len += accept_len
             req.output_ids.extend([1] * accept_len)
         self._in_flight = None
 
@@ -189,9 +192,11 @@ class SpecDecodeRig:
         """Install what the draft worker hands over: a fresh input, whose buffers
         no earlier iteration has filled."""
         bs = len(batch.reqs)
-        batch.seq_lens = torch.tensor(
-            [kv_committed_len(req) for req in batch.reqs], dtype=torch.int64
-        )
+        if HAS_LENGTHS_IN_KV:
+            lens = [req.kv.kv_committed_len for req in batch.reqs]
+        else:
+            lens = [req.kv_committed_len for req in batch.reqs]
+        batch.seq_lens = torch.tensor(lens, dtype=torch.int64)
         if self.algorithm.is_dflash_family():
             batch.spec_info = make_draft_input_v2(
                 bonus_tokens=torch.ones(bs, dtype=torch.int64),
@@ -199,8 +204,11 @@ class SpecDecodeRig:
             )
 
     def release(self, req: Req) -> None:
-        """Finish ``req`` through the release's own path."""
-        release_finished_req(req, self.tree_cache)
+        """Finish ``req``: its prefix stays in the cache, all else is given back."""
+        if HAS_CHECKPOINTS:
+            release_kv_cache(req, self.tree_cache, checkpoint=True)
+        else:
+            release_kv_cache(req, self.tree_cache)
 
     def swa_used(self) -> int:
         """SWA tokens that are allocated, whoever holds them."""
@@ -218,9 +226,8 @@ class SpecDecodeRig:
 
     def full_used(self) -> int:
         """Full-attention tokens that are allocated, whoever holds them."""
-        if not self.tree_cache.supports_swa():
-            return self.allocator.size - self.allocator.available_size()
-        return self.allocator.size_full - self.allocator.full_available_size()
+        full = getattr(self.allocator, "full_attn_allocator", self.allocator)
+        return full.size - full.available_size()
 
     def _count_forward(self, batch: ScheduleBatch) -> None:
         self.forward_ct += 1

@@ -14,22 +14,18 @@ reads, and the queues that it fills. The socket to the tokenizer is a list.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from types import SimpleNamespace
-from typing import Optional
 
 import torch
 
 from sglang.srt.disaggregation.decode import DecodePreallocQueue
 from sglang.srt.disaggregation.utils import DisaggregationMode
-from sglang.srt.managers.io_struct import AbortReq, GenerateReqInput
+from sglang.srt.managers.io_struct import AbortReq
 from sglang.srt.managers.schedule_batch import Req, ScheduleBatch
 from sglang.srt.managers.scheduler import Scheduler
-from sglang.srt.mem_cache import common
-from sglang.srt.observability.req_time_stats import APIServerReqTimeStats
 from sglang.srt.runtime_context import get_server_args
-from sglang.srt.server_args import ServerArgs
+from sglang.test.kits.features import HAS_RETRACTION_BACKUP
 from sglang.test.kits.spec_decode_kit import SpecDecodeRig, SpecDecodeTestCase
 
 
@@ -125,13 +121,11 @@ class RetractRig(SpecDecodeRig):
 class RetractTestCase(SpecDecodeTestCase):
     """Makes :class:`RetractRig` rigs."""
 
-    def make_rig(
-        self, *, disaggregation: str = "null", backup: str = "cpu_tensor", **options
-    ) -> RetractRig:
-        """A rig whose retracted requests are backed up by ``backup``, where the
-        release has a choice and serves ``decode``."""
+    def make_rig(self, *, disaggregation: str = "null", **options) -> RetractRig:
+        """A rig; as a decode node it backs up what it retracts."""
         server_args = dict(disaggregation_mode=disaggregation)
-        if hasattr(ServerArgs, "disaggregation_decode_retraction_backup"):
+        if HAS_RETRACTION_BACKUP:
+            backup = options.pop("backup", "cpu_tensor")
             server_args["disaggregation_decode_retraction_backup"] = backup
         return super().make_rig(
             rig_class=RetractRig,
@@ -145,85 +139,3 @@ def leave_swa(rig: SpecDecodeRig, tokens: int) -> torch.Tensor:
     """Take all free SWA slots but ``tokens``, as other requests would."""
     allocator = rig.allocator.swa_attn_allocator
     return allocator.alloc(allocator.available_size() - tokens)
-
-
-class FullHostPool:
-    """The free list of a host pool that can take a request's full KV at most, and
-    nothing of its windows; the memory behind it would want a GPU."""
-
-    write_policy = "write_through"
-    pp_prefetch_command_group = None
-
-    def __init__(self, slots: int) -> None:
-        self.slots = slots
-
-    def install(self, rig: RetractRig) -> None:
-        """Stand where the prefix cache of ``rig`` looks for host memory."""
-        rig.tree_cache.host_pool_group = rig.tree_cache.cache_controller = self
-
-    def alloc(self, count: int) -> Optional[torch.Tensor]:
-        if count > self.slots:
-            return None
-        self.slots -= count
-        return torch.arange(count)
-
-    def free(self, indices: torch.Tensor) -> None:
-        self.slots += len(indices)
-
-    def available_size(self) -> int:
-        return self.slots
-
-    def resolve_host_transfers(self, *args, **kwargs) -> None:
-        return None
-
-    _resolve_pool_transfers_allocation = resolve_host_transfers
-    allocate_host_transfers = resolve_host_transfers
-
-
-def restore_backup(req: Req, rig: RetractRig) -> None:
-    """Bring the KV of ``req`` back from the host, into the slots of its row."""
-    pools = (rig.req_to_token_pool, rig.allocator)
-    for name in ("restore_kv_cache", "retraction_restore"):
-        if hasattr(common, name):
-            getattr(common, name)(req, rig.tree_cache, *pools, "cpu_tensor")
-            return
-    req.load_kv_cache(*pools)
-
-
-def holds_backup(req: Req) -> bool:
-    """Whether ``req`` has a copy on the host to resume from."""
-    holder = req.kv if hasattr(req.kv, "retraction_backup") else req
-    name = (
-        "retraction_backup" if hasattr(holder, "retraction_backup") else "kv_cache_cpu"
-    )
-    return getattr(holder, name, None) is not None
-
-
-def client_error(abort: AbortReq) -> Optional[Exception]:
-    """What the client's pending call raises once the tokenizer has ``abort``."""
-    # Brings the HTTP stack along, for which only these tests should pay.
-    from sglang.srt.managers.tokenizer_manager import ReqState, TokenizerManager
-
-    manager = TokenizerManager.__new__(TokenizerManager)
-    state = ReqState(
-        out_list=[],
-        finished=False,
-        event=asyncio.Event(),
-        obj=GenerateReqInput(text="", rid=abort.rid),
-        time_stats=APIServerReqTimeStats(),
-    )
-    vars(manager).update(
-        rid_to_state={abort.rid: state},
-        server_args=get_server_args(),
-        enable_lora=False,
-        _config_updates={},
-        child_rid_to_logical_rid={},
-        incremental_streaming_output=False,
-    )
-    manager._handle_abort_req(abort)
-    (out,) = state.out_list
-    try:
-        asyncio.run(manager._handle_abort_finish_reason(out, state, is_stream=False))
-    except Exception as error:
-        return error
-    return None

@@ -14,14 +14,13 @@ import torch
 from sglang.srt.mem_cache.memory_pool import KVCache
 from sglang.srt.mem_cache.swa_memory_pool import SWAKVPool
 from sglang.test.ci.ci_register import register_cpu_ci
-from sglang.test.kits.spec_decode_compat import prefix_cache_kinds
-from sglang.test.kits.spec_retract_kit import (
-    RetractTestCase,
+from sglang.test.kits.retraction_backup_kit import (
     client_error,
     holds_backup,
-    leave_swa,
     restore_backup,
 )
+from sglang.test.kits.spec_decode_caches import prefix_cache_kinds
+from sglang.test.kits.spec_retract_kit import RetractTestCase, leave_swa
 
 register_cpu_ci(est_time=20, suite="base-a-test-cpu")
 

@@ -13,11 +13,8 @@ import torch
 
 from sglang.srt.mem_cache import common
 from sglang.test.ci.ci_register import register_cpu_ci
-from sglang.test.kits.spec_retract_kit import (
-    RetractTestCase,
-    holds_backup,
-    leave_swa,
-)
+from sglang.test.kits.retraction_backup_kit import holds_backup
+from sglang.test.kits.spec_retract_kit import RetractTestCase, leave_swa
 
 register_cpu_ci(est_time=15, suite="base-a-test-cpu")
 

@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 from sglang.srt.environ import envs
 from sglang.test.ci.ci_register import register_cpu_ci
-from sglang.test.kits.spec_decode_compat import prefix_cache_kinds, swa_evicted_len
+from sglang.test.kits.spec_decode_caches import prefix_cache_kinds, swa_evicted_len
 from sglang.test.kits.spec_retract_kit import RetractTestCase, leave_swa
 
 register_cpu_ci(est_time=12, suite="base-a-test-cpu")

@@ -12,7 +12,7 @@ from sglang.srt.managers.schedule_batch import ScheduleBatch
 from sglang.srt.model_executor.forward_batch_info import ForwardMode
 from sglang.srt.speculative.spec_info import SpeculativeAlgorithm
 from sglang.test.ci.ci_register import register_cpu_ci
-from sglang.test.kits.spec_decode_compat import prefix_cache_kinds, swa_evicted_len
+from sglang.test.kits.spec_decode_caches import prefix_cache_kinds, swa_evicted_len
 from sglang.test.kits.spec_retract_kit import RetractTestCase, leave_swa
 
 register_cpu_ci(est_time=15, suite="base-a-test-cpu")

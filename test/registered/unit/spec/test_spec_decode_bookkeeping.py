@@ -7,7 +7,7 @@ the clock before the tick: at 0 the prefill may still be running under overlap.
 import unittest
 
 from sglang.test.ci.ci_register import register_cpu_ci
-from sglang.test.kits.spec_decode_compat import swa_evicted_len
+from sglang.test.kits.spec_decode_caches import swa_evicted_len
 from sglang.test.kits.spec_decode_kit import SpecDecodeTestCase
 from sglang.test.kits.spec_decode_spies import record_decode_calls
 
@@ -17,26 +17,27 @@ ALGORITHMS = ("DFLASH", "DSPARK")
 
 
 class TestDecodeClock(SpecDecodeTestCase):
+    def start(self, algorithm):
+        rig = self.make_rig(algorithm=algorithm)
+        return rig, rig.start([rig.make_req(rid=rid, prompt_len=20) for rid in "abc"])
+
     def test_evicts_once_before_the_tick(self):
         for algorithm in ALGORITHMS:
             with self.subTest(algorithm=algorithm):
-                rig = self.make_rig(algorithm=algorithm)
-                batch = rig.start([rig.make_req(rid="a", prompt_len=20)])
+                rig, batch = self.start(algorithm)
                 for iteration in range(3):
                     with record_decode_calls(batch) as calls:
                         rig.step(batch)
-                    evictions = [seen for name, seen in calls if name == "evict"]
-                    self.assertEqual(evictions, [[iteration]])
+                    self.assertEqual([name for name, _ in calls], ["evict", "alloc"])
+                    self.assertEqual(calls[0], ("evict", [iteration] * 3))
 
     def test_ticks_every_request_once_per_iteration(self):
         for algorithm in ALGORITHMS:
             with self.subTest(algorithm=algorithm):
-                rig = self.make_rig(algorithm=algorithm)
-                reqs = [rig.make_req(rid=f"r{i}", prompt_len=20 + i) for i in range(3)]
-                batch = rig.start(reqs)
+                rig, batch = self.start(algorithm)
                 for iteration in range(1, 31):
                     rig.step(batch, accepted=2)
-                    clocks = [req.decode_batch_idx for req in reqs]
+                    clocks = [req.decode_batch_idx for req in batch.reqs]
                     self.assertEqual(clocks, [iteration] * 3)
 
 
@@ -65,10 +66,12 @@ class TestSwaUse(SpecDecodeTestCase):
             for page_size in (1, 64):
                 with self.subTest(algorithm=algorithm, page_size=page_size):
                     rig = self.make_rig(algorithm=algorithm, page_size=page_size)
-                    batch = rig.start([rig.make_req(prompt_len=20)])
+                    reqs = [rig.make_req(rid=rid, prompt_len=20) for rid in "ab"]
+                    batch = rig.start(reqs)
+                    bound = 2 * rig.swa_bound(accepted=4)
                     for _ in range(300):
                         rig.step(batch, accepted=4)
-                        self.assertLessEqual(rig.swa_used(), rig.swa_bound(accepted=4))
+                        self.assertLessEqual(rig.swa_used(), bound)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """The kit's CPU stand-ins do what the Triton kernels do.
 
 The kernels run under Triton's interpreter, which has to be chosen before they
-are imported: in a process of its own.
+are imported: in a process of its own. A release whose allocator can extend without
+Triton has no stand-in for that kernel.
 """
 
 import os
@@ -9,11 +10,14 @@ import random
 import subprocess
 import sys
 import unittest
+from unittest.mock import patch
 
 import torch
 
 from sglang.test.ci.ci_register import register_cpu_ci
+from sglang.test.kits import spec_decode_kernels
 from sglang.test.kits.spec_decode_kernels import cpu_stand_ins
+from sglang.test.kits.spec_decode_pools import make_full_allocator
 from sglang.test.test_utils import CustomTestCase
 
 # isort: split
@@ -25,6 +29,7 @@ register_cpu_ci(est_time=30, suite="base-a-test-cpu")
 COMPARE = "--compare"
 PAGE_SIZES = (2, 16, 64, 128, 256)
 CASES_PER_PAGE_SIZE = 12
+EXTENDS = hasattr(spec_decode_kernels, "_AllocExtend")
 
 
 class TestKernelStandIns(CustomTestCase):
@@ -45,10 +50,20 @@ class TestKernelStandIns(CustomTestCase):
             allocation.assign_req_to_token_pool_func,
         )
         with cpu_stand_ins():
-            self.assertIsNot(paged.alloc_extend_kernel, kernel)
+            self.assertEqual(paged.alloc_extend_kernel is not kernel, EXTENDS)
             self.assertIsNot(allocation.assign_req_to_token_pool_func, assign)
         self.assertIs(paged.alloc_extend_kernel, kernel)
         self.assertIs(allocation.assign_req_to_token_pool_func, assign)
+
+    @unittest.skipIf(EXTENDS, "the allocator has one way to extend")
+    def test_allocators_do_without_triton_on_a_gpu(self):
+        from sglang.srt.platforms.cuda import CudaSRTPlatform
+
+        with patch.object(paged, "current_platform", CudaSRTPlatform()):
+            self.assertTrue(make_full_allocator(64, 16).use_triton_kernels)
+            with cpu_stand_ins():
+                self.assertFalse(make_full_allocator(64, 16).use_triton_kernels)
+            self.assertTrue(make_full_allocator(64, 16).use_triton_kernels)
 
 
 def compare() -> int:

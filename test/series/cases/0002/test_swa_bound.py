@@ -4,7 +4,7 @@ few windows: it is finished, or the pool fills and the allocator says so."""
 import unittest
 
 from sglang.test.ci.ci_register import register_cpu_ci
-from sglang.test.kits.spec_decode_compat import prefix_cache_kinds
+from sglang.test.kits.spec_decode_caches import prefix_cache_kinds
 from sglang.test.kits.spec_decode_kit import SpecDecodeTestCase
 
 register_cpu_ci(est_time=20, suite="base-a-test-cpu")

@@ -1,0 +1,16 @@
+"""What SGLang releases differ in, for the files that all of them share.
+
+Each name stands for a file of the release, below ``sglang``, or for a text in it.
+A shared file asks ``if NAME:`` or ``X if NAME else Y``; the patches of a release
+have the answer in its place, and never this file.
+"""
+
+HAS_SWA_RADIX_CACHE = "srt/mem_cache/swa_radix_cache.py"
+HAS_CHUNK_CACHES = "srt/mem_cache/chunk_cache.py"
+HAS_LENGTHS_IN_KV = "srt/managers/schedule_batch.py::    kv_committed_len: int"
+HAS_COMPONENT_CURSORS = "srt/managers/schedule_batch.py::def get_evicted_seqlen("
+HAS_CHECKPOINTS = "srt/mem_cache/common.py::def checkpoint_kv_cache("
+HAS_PLATFORM_KERNELS = "srt/mem_cache/allocator/paged.py::current_platform"
+HAS_RETRACTION_BACKUP = "srt/mem_cache/common.py::class RetractionBackup("
+HAS_BACKUP_IN_KV = "srt/managers/schedule_batch.py::    retraction_backup: Optional"
+HAS_RESTORE_KV_CACHE = "srt/mem_cache/common.py::def restore_kv_cache("
