@@ -1,7 +1,7 @@
-"""A missing backup under every prefix cache and page size, to the last slot.
+"""A failed backup under every prefix cache and page size, to the last slot.
 
-What a lost request held is back at once; what the others hold is back when they
-finish; a request that was backed up resumes with the KV that it had.
+The slots of a lost request are free at once, those of the others when they finish; a
+request that was backed up resumes; a node that takes no backup loses no request.
 """
 
 import unittest
@@ -24,10 +24,18 @@ SIZES = tuple(product(prefix_cache_kinds(), (1, 64, 256)))
 
 
 class TestFailSafeMatrix(RetractTestCase):
-    def start(self, rids: str, *, cache: str, page_size: int, overlap: bool = False):
+    def start(
+        self,
+        rids: str,
+        *,
+        cache: str,
+        page_size: int,
+        overlap: bool = False,
+        disaggregation: str = "decode",
+    ):
         """Requests of which each is about to need a page, in a full SWA pool."""
         rig = self.make_rig(
-            disaggregation="decode",
+            disaggregation=disaggregation,
             cache=cache,
             page_size=page_size,
             overlap=overlap,
@@ -80,7 +88,26 @@ class TestFailSafeMatrix(RetractTestCase):
                 rig.process_result()
                 self.finish(rig, batch.reqs)
 
-    def test_every_request_lost_in_turn(self):
+    def test_other_nodes_lose_none(self):
+        for (cache, page_size), overlap in product(SIZES, (False, True)):
+            with self.subTest(cache=cache, page_size=page_size, overlap=overlap):
+                rig, batch = self.start(
+                    "abc",
+                    cache=cache,
+                    page_size=page_size,
+                    overlap=overlap,
+                    disaggregation="null",
+                )
+                reqs = list(batch.reqs)
+                with self.without_backup():
+                    batch = rig.decode(batch)
+                self.assertEqual(rig.aborts, [])
+                self.assertGreaterEqual(len(rig.retracted), 1)
+                self.assertCountEqual([*batch.reqs, *rig.retracted], reqs)
+                rig.process_result()
+                self.finish(rig, batch.reqs)
+
+    def test_every_request_lost_one_after_the_other(self):
         for cache, page_size in SIZES:
             with self.subTest(cache=cache, page_size=page_size):
                 rig, batch = self.start("abc", cache=cache, page_size=page_size)
