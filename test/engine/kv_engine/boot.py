@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
-
-from . import stand_ins, target
-from .client import Client
-from .worker import KVWorker
 
 from sglang.srt import runtime_context
 from sglang.srt.environ import envs
 from sglang.srt.managers.scheduler import Scheduler
 from sglang.srt.managers.scheduler_components import ipc_channels
 from sglang.srt.mem_cache import registry
+from sglang.srt.model_executor import pool_configurator
 from sglang.srt.server_args import PortArgs, ServerArgs
+
+from . import stand_ins, target
+from .client import Client
+from .worker import KVWorker
 
 SWA_RADIX = "swa-radix"
 
@@ -44,16 +46,12 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
     draft_tokens: int = 6
     max_reqs: int = 16
     new_token_ratio: float = 0.01
+    chunked_prefill_size: int = 4096
     disaggregation: str = "null"
 
 
-def has_swa_radix() -> bool:
-    """Whether the release has the older tree."""
-    try:
-        from sglang.srt.mem_cache import swa_radix_cache  # noqa: F401
-    except ImportError:
-        return False
-    return True
+class Absent(Exception):
+    """The release has no such thing."""
 
 
 def boot(engine: Engine, client: Client, folder: Path) -> Scheduler:
@@ -62,6 +60,9 @@ def boot(engine: Engine, client: Client, folder: Path) -> Scheduler:
     Args:
         client: the other end of its sockets.
         folder: where the target's configuration may be written.
+
+    Raises:
+        Absent: the release has no such cache.
     """
     ipc_channels.get_zmq_socket = client.socket
     stand_ins.install(KVWorker)
@@ -87,6 +88,7 @@ def boot(engine: Engine, client: Client, folder: Path) -> Scheduler:
         moe_dp_rank=0,
         dp_rank=None,
     )
+    _size_by_ratio()
     wanted = inspect.signature(Scheduler.__init__).parameters
     scheduler = Scheduler(**{name: known[name] for name in known if name in wanted})
     client.serves(scheduler)
@@ -103,14 +105,25 @@ def _set_environment(engine: Engine) -> None:
     if hasattr(envs, "SGLANG_UNIFIED_RADIX_TREE_CORE_BACKEND"):
         # The other core is a Rust extension that no wheel for a CPU carries.
         envs.SGLANG_UNIFIED_RADIX_TREE_CORE_BACKEND.set("python")
-    if engine.cache == "radix" and registry.get_radix_cache_factory(SWA_RADIX) is None:
-        registry.register_radix_cache_backend(SWA_RADIX, _swa_radix_cache)
+    if engine.cache == "radix":
+        registry.register_radix_cache_backend(SWA_RADIX, _swa_radix_cache())
 
 
-def _swa_radix_cache(context: Any) -> Any:
-    from sglang.srt.mem_cache.swa_radix_cache import SWARadixCache
+def _size_by_ratio() -> None:
+    """Without a prefix cache a release sizes the sliding-window pool by the most
+    requests that may run, so that it never falls short. Here it is to fall short."""
+    for name in ("SWAChunkCapPoolConfigurator", "SWARequestCapPoolConfigurator"):
+        if hasattr(pool_configurator, name):
+            capped = getattr(pool_configurator, name)
+            capped.is_applicable = staticmethod(lambda configurator: False)
 
-    return SWARadixCache(params=context.params)
+
+def _swa_radix_cache() -> Callable[[Any], Any]:
+    try:
+        from sglang.srt.mem_cache.swa_radix_cache import SWARadixCache
+    except ImportError as error:
+        raise Absent("no SWARadixCache") from error
+    return lambda context: SWARadixCache(params=context.params)
 
 
 def _server_args(engine: Engine, model: Path) -> ServerArgs:
@@ -128,7 +141,9 @@ def _server_args(engine: Engine, model: Path) -> ServerArgs:
         swa_full_tokens_ratio=engine.swa_size / engine.full_size,
         page_size=engine.page_size,
         max_running_requests=engine.max_reqs,
-        chunked_prefill_size=4096,
+        chunked_prefill_size=engine.chunked_prefill_size,
+        # Nothing is to follow from the memory that the machine has left.
+        mem_fraction_static=0.5,
         disable_cuda_graph=True,
         disable_overlap_schedule=not engine.overlap,
         disable_radix_cache=engine.cache == "chunk",

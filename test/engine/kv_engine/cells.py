@@ -98,9 +98,7 @@ class Layer:
         self._cells = pool.get_key_buffer(layer_id).numpy()[:, 0, :]
         self._allocator = allocator
 
-    def write(
-        self, slots: np.ndarray, positions: np.ndarray, tags: np.ndarray
-    ) -> None:
+    def write(self, slots: np.ndarray, positions: np.ndarray, tags: np.ndarray) -> None:
         for piece in range(_PIECES):
             bits = tags >> np.uint64(piece * _PIECE_BITS)
             self._cells[slots, piece] = bits & np.uint64((1 << _PIECE_BITS) - 1)

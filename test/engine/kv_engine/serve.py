@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import traceback
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
-from . import text
+from sglang.srt.managers.scheduler import Scheduler
+
+from . import pd, text
 from .boot import Engine, boot
 from .cells import Cells
 from .client import Client, Done, Request
-from .target import WINDOW  # noqa: F401
-from .watch import Retraction, Watch, _before
+from .watch import Retraction, Watch, before
+from .worker import KVWorker
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,12 +25,13 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
         died: the exception that ended the scheduler's loop; empty if none did.
         wrong_text: requests whose output is not the one that their prompt defines.
         aborted: requests that ended otherwise than by their length.
-        computed: tokens that prefills computed; ``again`` of them for requests
-            that had been retracted.
-        hit: tokens that prefills found in the cache, ``hit_first`` of them when
-            a request came first.
+        turns: of the event loop.
+        computed, hit: tokens that prefills computed, and found in the cache.
+        again: tokens that were computed once more, of what was computed.
         read: cells that forwards read, each right.
-        not_free: slots of each pool that were neither free nor evictable at the end.
+        swa_peak, swa_held_peak: most sliding-window slots that were taken, and of
+            them those that the tree could not have given back.
+        missing: slots of each pool that at the end are neither free nor evictable.
     """
 
     died: str
@@ -39,11 +44,10 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     computed: int
     again: int
     hit: int
-    hit_first: int
     read: int
     swa_peak: int
     swa_held_peak: int
-    not_free: dict[str, int]
+    missing: dict[str, int]
 
 
 def serve(
@@ -52,17 +56,32 @@ def serve(
     folder: Path,
     *,
     seed: int = 0,
-    turns: int = 20000,
+    turns: int = 5000,
+    sabotage: Callable[[Scheduler], None] | None = None,
 ) -> Record:
-    """Run the release's event loop until all of them have ended."""
+    """Run the release's event loop until all of them have ended.
+
+    Args:
+        folder: where a model's configuration may be written.
+        seed: of the draft.
+        turns: of the event loop, at most.
+        sabotage: puts a defect into the scheduler.
+    """
     client = Client(requests, turns)
     scheduler = boot(engine, client, folder)
     worker = scheduler.draft_worker
-    cells = Cells(scheduler.token_to_kv_pool_allocator)
-    worker.attach(cells, scheduler.sliding_window_size, engine.draft_tokens)
-    worker.seed = seed
+    worker.attach(
+        Cells(scheduler.token_to_kv_pool_allocator),
+        window=scheduler.sliding_window_size,
+        draft_tokens=engine.draft_tokens,
+        seed=seed,
+    )
     watch = Watch(scheduler, worker, lambda: client.turn)
-    _before(scheduler, "process_batch_result", lambda batch, result: worker.finish(result))
+    before(scheduler, "process_batch_result", lambda _, result: worker.finish(result))
+    if engine.disaggregation == "decode":
+        pd.connect(scheduler, worker)
+    if sabotage:
+        sabotage(scheduler)
     died = ""
     try:
         scheduler.run_event_loop()
@@ -70,13 +89,24 @@ def serve(
         pass
     except Exception as error:
         # Whatever leaves the loop ends the server's process.
+        traceback.print_exc()
         died = f"{type(error).__name__}: {error}".splitlines()[0].rstrip(": ")
-        import traceback; traceback.print_exc()
+    return _record(requests, client, worker, watch, died)
+
+
+def _record(
+    requests: list[Request], client: Client, worker: KVWorker, watch: Watch, died: str
+) -> Record:
     counts = worker.counts
-    _debug(requests, client, scheduler.sliding_window_size)
+    right = {
+        request.rid: text.continued(
+            request.prompt, request.new_tokens, worker.reader.window
+        )
+        for request in requests
+    }
     return Record(
         died=died,
-        wrong_text=_wrong(requests, client, scheduler.sliding_window_size),
+        wrong_text=[rid for rid in right if client.text.get(rid) != right[rid]],
         aborted=sorted(
             rid for rid, why in client.reasons.items() if why["type"] != "length"
         ),
@@ -84,29 +114,11 @@ def serve(
         turns=client.turn,
         prefills=counts.prefills,
         decodes=counts.decodes,
-        computed=sum(map(sum, counts.computed.values())),
-        again=sum(sum(lens[1:]) for lens in counts.computed.values()),
-        hit=sum(map(sum, counts.hit.values())),
-        hit_first=sum(lens[0] for lens in counts.hit.values()),
-        read=counts.read,
+        computed=counts.computed,
+        again=counts.again,
+        hit=counts.hit,
+        read=worker.reader.count,
         swa_peak=watch.swa_peak,
         swa_held_peak=watch.swa_held_peak,
-        not_free={
-            pool: size - free for pool, (free, size) in watch.free().items()
-        },
+        missing={} if died else watch.missing(),
     )
-
-
-def _debug(requests, client, window):
-    for r in requests:
-        a, b = client.text.get(r.rid,[]), text.continued(r.prompt, r.new_tokens, window)
-        if a != b: print(r.rid, len(a), len(b), r.new_tokens, next((i for i,(x,y) in enumerate(zip(a,b)) if x!=y), None), a[-8:], b[-8:], client.reasons.get(r.rid))
-
-
-def _wrong(requests: list[Request], client: Client, window: int) -> list[str]:
-    return [
-        request.rid
-        for request in requests
-        if client.text.get(request.rid)
-        != text.continued(request.prompt, request.new_tokens, window)
-    ]

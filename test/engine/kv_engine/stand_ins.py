@@ -13,7 +13,6 @@ from sglang.srt.mem_cache import kv_cache_builder
 from sglang.srt.speculative.spec_info import SpeculativeAlgorithm
 from sglang.test.kits.spec_decode_kernels import cpu_stand_ins
 
-
 _for_good = ExitStack()
 
 
@@ -34,6 +33,12 @@ def install(worker: type) -> None:
     torch.Tensor.record_stream = lambda self, stream: None
     # Triton kernels; their equals for a CPU are tested against them.
     _for_good.enter_context(cpu_stand_ins())
+
+
+def import_the_rest() -> None:
+    """Import what a scheduler imports as it starts."""
+    from sglang.srt.model_executor import model_runner  # noqa: F401
+    from sglang.srt.models import registry  # noqa: F401
 
 
 def _as_on_cuda(handle: Callable[[Any], None]) -> Callable[[Any], None]:

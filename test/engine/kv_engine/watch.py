@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 import numpy as np
-import torch
 
 from sglang.srt.managers.schedule_batch import Req, ScheduleBatch
 from sglang.srt.managers.scheduler import Scheduler
+from sglang.srt.mem_cache.unified_radix_cache import ComponentType
 
 from .reqs import allocated_of, committed_of, row_of
 from .worker import KVWorker
 
+# A node's component data is a list in this order.
+_SWA = ComponentType.SWA
+
 
 class Retraction(msgspec.Struct, frozen=True, kw_only=True):
     """The SWA pool at the moment when a request is taken out.
+
+    Slots count by whole pages, as they can be given back.
 
     Attributes:
         running: requests of the batch, the one taken out among them.
@@ -50,30 +56,25 @@ class Watch:
     def __init__(self, scheduler: Scheduler, worker: KVWorker, turn: Any) -> None:
         self._scheduler = scheduler
         self._worker = worker
-        self._cells = worker.cells
         self._turn = turn
-        self._retracting = False
+        self._running: list[Req] = []
         self.retractions: list[Retraction] = []
         self.swa_peak = self.swa_held_peak = 0
-        _before(scheduler, "run_batch", self._sample)
+        self._at_first = self._free()
+        before(scheduler, "run_batch", self._sample)
         self._watch_retraction()
 
-    def free(self) -> dict[str, tuple[int, int]]:
-        """Free or evictable slots of each pool, and its size."""
+    def missing(self) -> dict[str, int]:
+        """Of each pool, what is neither free nor evictable but was at first."""
+        now = self._free()
+        return {pool: free - now[pool] for pool, free in self._at_first.items()}
+
+    def _free(self) -> dict[str, int]:
         allocator, tree = self._allocator, self._scheduler.tree_cache
         return dict(
-            full=(
-                allocator.full_available_size() + tree.full_evictable_size(),
-                allocator.size_full,
-            ),
-            swa=(
-                allocator.swa_available_size() + tree.swa_evictable_size(),
-                allocator.size_swa,
-            ),
-            rows=(
-                self._scheduler.req_to_token_pool.available_size(),
-                self._scheduler.req_to_token_pool.size,
-            ),
+            full=allocator.full_available_size() + tree.full_evictable_size(),
+            swa=allocator.swa_available_size() + tree.swa_evictable_size(),
+            rows=self._scheduler.req_to_token_pool.available_size(),
         )
 
     @property
@@ -87,97 +88,94 @@ class Watch:
         self.swa_held_peak = max(self.swa_held_peak, held)
 
     def _watch_retraction(self) -> None:
-        watch, retract, release = (
-            self,
-            ScheduleBatch.retract_decode,
-            ScheduleBatch.release_req,
-        )
+        watch = self
+        retract, release = ScheduleBatch.retract_decode, ScheduleBatch.release_req
 
         def retract_decode(batch: ScheduleBatch, *args: Any, **kwargs: Any) -> Any:
-            watch._retracting = True
-            watch._out = set()
+            watch._running = list(batch.reqs)
             try:
                 return retract(batch, *args, **kwargs)
             finally:
-                watch._retracting = False
+                watch._running = []
 
         def release_req(batch: ScheduleBatch, idx: int, *args: Any, **kwargs: Any):
-            if watch._retracting:
-                running = [r for r in batch.reqs if r.rid not in watch._out]
-                watch.retractions.append(watch._look(batch.reqs[idx], running))
-                watch._out.add(batch.reqs[idx].rid)
+            req = batch.reqs[idx]
+            # Elsewhere it takes out what is aborted or paused.
+            if req in watch._running:
+                watch.retractions.append(watch._look(req, watch._running))
+                watch._running.remove(req)
             return release(batch, idx, *args, **kwargs)
 
         ScheduleBatch.retract_decode = retract_decode
         ScheduleBatch.release_req = release_req
 
     def _look(self, req: Req, running: list[Req]) -> Retraction:
-        free = set(self._cells.swa.free_slots().tolist())
-        size = self._allocator.size_swa
         page_size = self._allocator.page_size
-        # The first page is padding.
-        taken = set(range(page_size, size + page_size)) - free
-        if page_size == 1:
-            taken = set(range(1, size + 1)) - free
-        live = {
-            slot
-            for reads in self._worker.in_flight.values()
-            for read in reads
-            for slot in read.swa.tolist()
-            if read.req in running
-        }
-        for other in running:
-            live |= self._live(other)
+        free = self._pages(self._worker.cells.swa.free_slots())
+        # The page of slot 0 is padding, also when pages are single slots.
+        taken = set(range(1, self._allocator.size_swa // page_size + 1)) - free
+        dead = taken - self._live(running)
         tree = self._tree()
-        dead = taken - live
         return Retraction(
             turn=self._turn(),
             rid=req.rid,
             running=len(running),
-            free=len(free),
-            evictable=sum(1 for slot, locked in tree.items() if not locked),
-            owned=sum(1 for slot in dead if slot not in tree),
-            locked=sum(1 for slot in dead if tree.get(slot)),
+            free=len(free) * page_size,
+            evictable=sum(not locked for locked in tree.values()) * page_size,
+            owned=sum(page not in tree for page in dead) * page_size,
+            locked=sum(tree.get(page, False) for page in dead) * page_size,
         )
 
-    def _live(self, req: Req) -> set[int]:
-        """SWA slots that the request will read, or write and then read."""
-        first = max(0, committed_of(req) - self._scheduler.sliding_window_size)
+    def _live(self, running: list[Req]) -> set[int]:
+        """SWA pages that a request will read, or write and then read, or that a
+        forward in flight reads."""
         table = self._scheduler.req_to_token_pool.req_to_token
-        slots = table[row_of(req), first : allocated_of(req)]
-        slots = slots.numpy().astype(np.int64)
-        return set(self._cells.translate(slots).tolist()) - {0}
+        live: set[int] = set()
+        for req in running:
+            first = max(0, committed_of(req) - self._scheduler.sliding_window_size)
+            slots = table[row_of(req), first : allocated_of(req)]
+            live |= self._pages(
+                self._worker.cells.translate(slots.numpy().astype(np.int64))
+            )
+        for reads in self._worker.in_flight.values():
+            for read in reads:
+                if read.req in running:
+                    live |= self._pages(read.swa)
+        return live
+
+    def _pages(self, slots: np.ndarray) -> set[int]:
+        return set((slots // self._allocator.page_size).tolist())
 
     def _tree(self) -> dict[int, bool]:
-        """The SWA slots that the prefix cache holds, and whether they are locked."""
+        """The SWA pages that the prefix cache holds, and whether they are locked."""
         tree = self._scheduler.tree_cache
         core = getattr(tree, "tree_core", tree)
         root = getattr(core, "root_node", None)
         if root is None:
             return {}
-        slots: dict[int, bool] = {}
+        pages: dict[int, bool] = {}
         stack = list(root.children.values())
         while stack:
             node = stack.pop()
             stack.extend(node.children.values())
             value, locks = self._swa_of(node)
             if value is not None:
-                slots |= dict.fromkeys(value.tolist(), locks > 0)
-        return slots
+                pages |= dict.fromkeys(self._pages(value), locks > 0)
+        return pages
 
-    def _swa_of(self, node: Any) -> tuple[torch.Tensor | None, int]:
+    def _swa_of(self, node: Any) -> tuple[np.ndarray | None, int]:
         if hasattr(node, "component_data"):
-            from sglang.srt.mem_cache.unified_radix_cache import ComponentType
-
-            data = node.component_data[ComponentType.SWA]
-            return data.value, data.lock_ref
+            data = node.component_data[_SWA]
+            slots = None if data.value is None else data.value.numpy()
+            return slots, data.lock_ref
         if node.swa_tombstone:
             return None, 0
         slots = node.value.numpy().astype(np.int64)
-        return torch.from_numpy(self._cells.translate(slots)), node.swa_lock_ref
+        return self._worker.cells.translate(slots), node.swa_lock_ref
 
 
-def _before(target: Any, name: str, look: Any) -> None:
+def before(target: Any, name: str, look: Callable[..., None]) -> None:
+    """Look whenever a method is about to run."""
     method = getattr(target, name)
 
     def wrapper(*args: Any, **kwargs: Any) -> Any:
