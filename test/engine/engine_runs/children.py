@@ -1,0 +1,53 @@
+"""Processes that serve loads, each with one tree's sglang."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from dspark_patches import runner
+
+_HERE = Path(__file__).parents[1]
+_TAIL = 40
+
+
+class ChildFailed(Exception):
+    """A process ended before it had answered; the end of what it printed."""
+
+
+def answers(tree: Path, tasks: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Serve loads with a tree's scheduler, one after the other.
+
+    Raises:
+        ChildFailed: not all of them were answered.
+    """
+    environment = runner.environment(tree)
+    environment["PYTHONPATH"] += os.pathsep + os.fspath(_HERE)
+    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as printed:
+        given.writelines(json.dumps(task).encode() + b"\n" for task in tasks)
+        given.seek(0)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "kv_engine"],
+            env=environment,
+            stdin=given,
+            stdout=subprocess.PIPE,
+            stderr=printed,
+        )
+        answered = 0
+        try:
+            for line in process.stdout:
+                answered += 1
+                yield json.loads(line)
+        finally:
+            process.kill()
+            process.wait()
+        if answered < len(tasks):
+            printed.seek(0)
+            tail = printed.read().decode(errors="replace").splitlines()[-_TAIL:]
+            raise ChildFailed("\n".join(tail))
