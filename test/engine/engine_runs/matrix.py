@@ -12,25 +12,31 @@ CACHES = ("unified", "radix", "chunk")
 SEEDS = (0, 1)
 SABOTAGES = ("short-window", "free-in-flight", "free-in-group", "swapped-slots")
 
+_OF_A_TASK = ("seed", "requests", "shared", "gap", "sabotage")
 _PAGE_64 = dict(page_size=64, swa_size=832, full_size=2560)
 _DECODE = dict(disaggregation="decode", cache="chunk", swa_size=200)
 
 
 def task(name: str, algorithm: str = "DSPARK", **fields: Any) -> Task:
     """One load; a field is the engine's unless it is the task's own."""
-    own = {
-        key: fields.pop(key)
-        for key in ("seed", "requests", "shared", "sabotage")
-        if key in fields
-    }
+    own = {key: fields.pop(key) for key in _OF_A_TASK if key in fields}
     engine = dict(algorithm=algorithm, draft_tokens=ALGORITHMS[algorithm]) | fields
     return dict(name=name, engine=engine) | own
 
 
 def overload() -> list[Task]:
-    """More requests than the sliding-window pool holds, page 1, overlap."""
+    """All requests at once, more than the sliding-window pool holds."""
+    return _each(gap=0)
+
+
+def arrivals() -> list[Task]:
+    """The same requests, one every other turn of the event loop."""
+    return _each(gap=2)
+
+
+def _each(gap: int) -> list[Task]:
     return [
-        task(f"{algorithm} {cache}", algorithm, cache=cache, seed=seed)
+        task(f"{algorithm} {cache}", algorithm, cache=cache, seed=seed, gap=gap)
         for algorithm in ALGORITHMS
         for cache in CACHES
         for seed in SEEDS
@@ -55,8 +61,7 @@ def modes() -> list[Task]:
     return [
         task(f"{algorithm} {kind}", algorithm, seed=seed, **fields)
         for kind, fields in kinds.items()
-        for algorithm in ALGORITHMS
-        for seed in SEEDS
+        for seed, algorithm in enumerate(ALGORITHMS)
     ]
 
 
@@ -74,4 +79,15 @@ def sabotage() -> list[Task]:
     ]
 
 
-LOADS = dict(overload=overload, modes=modes, sabotage=sabotage)
+def sample() -> list[Task]:
+    """A few of all these, of some seconds."""
+    return [
+        task("at once", gap=0),
+        task("one by one", "DFLASH", gap=2, seed=1),
+        task("no prefix cache", cache="chunk", seed=1),
+        task("decode node", **_DECODE),
+        *(task(defect, sabotage=defect) for defect in SABOTAGES[:2]),
+    ]
+
+
+LOADS = dict(overload=overload, arrivals=arrivals, modes=modes, sabotage=sabotage)

@@ -65,7 +65,7 @@ def _answer(task: Task, writer: int) -> None:
 
 
 def _run(task: Task):
-    requests = overload(task.seed, task.requests, task.shared)
+    requests = overload(task.seed, task.requests, task.shared, task.gap)
     with tempfile.TemporaryDirectory(prefix="kv-engine-") as folder:
         return serve(
             task.engine,

@@ -13,7 +13,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         seed: of the load and of the draft.
-        requests, shared: see ``load.overload``.
+        requests, shared, gap: see ``load.overload``.
         sabotage: a defect to put in, by its name.
     """
 
@@ -22,6 +22,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     seed: int = 0
     requests: int = 8
     shared: int = 0
+    gap: int = 0
     sabotage: str = ""
 
 
