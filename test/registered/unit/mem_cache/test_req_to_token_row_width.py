@@ -62,16 +62,18 @@ class RowTestCase(SpecDecodeTestCase):
         writer.start()
         self.addCleanup(writer.stop)
 
-    def start_neighbours(self, *, prompt_len: int, **options):
-        """Two requests in neighbouring rows, the first of which grows."""
+    def start_neighbours(self, *prompt_lens: int, **options):
+        """Two requests in neighbouring rows."""
         rig = self.make_rig(
             rig_class=ServedRowRig, draft_tokens=self.draft_tokens, **options
         )
-        long = rig.make_req(rid="long", prompt_len=prompt_len)
-        short = rig.make_req(rid="short", prompt_len=40, first_token=100)
-        batch = rig.start([long, short])
-        long_row, short_row = batch.req_pool_indices.tolist()
-        self.assertEqual(short_row, long_row + 1)
+        reqs = [
+            rig.make_req(rid=f"r{i}", prompt_len=length, first_token=100 * i + 1)
+            for i, length in enumerate(prompt_lens)
+        ]
+        batch = rig.start(reqs)
+        first_row, second_row = batch.req_pool_indices.tolist()
+        self.assertEqual(second_row, first_row + 1)
         return rig, batch
 
     def rows(self, rig, batch):
@@ -80,10 +82,9 @@ class RowTestCase(SpecDecodeTestCase):
 
 class TestContextEnd(RowTestCase):
     def decode_to_the_end(self, rig, batch) -> None:
-        """The last prepare of a request has CONTEXT_LEN - 3 tokens: with one more
-        it has all that the scheduler lets it have, and finishes."""
-        long = batch.reqs[0]
-        while long.seqlen < CONTEXT_LEN - 3:
+        """The last step of a request starts with CONTEXT_LEN - 3 tokens: with one
+        more it has all that the scheduler lets it have, and finishes."""
+        while batch.reqs[0].seqlen < CONTEXT_LEN - 3:
             rig.step(batch, accepted=1)
         batch.prepare_for_decode()
 
@@ -92,9 +93,7 @@ class TestContextEnd(RowTestCase):
             for page_size in (1, 16, 64):
                 with self.subTest(algorithm=algorithm, page_size=page_size):
                     rig, batch = self.start_neighbours(
-                        algorithm=algorithm,
-                        page_size=page_size,
-                        prompt_len=CONTEXT_LEN - 10,
+                        CONTEXT_LEN - 10, 40, algorithm=algorithm, page_size=page_size
                     )
                     prompt = self.rows(rig, batch)[1, :40].tolist()
                     self.decode_to_the_end(rig, batch)
@@ -105,9 +104,7 @@ class TestContextEnd(RowTestCase):
             for page_size in (1, 16, 64):
                 with self.subTest(algorithm=algorithm, page_size=page_size):
                     rig, batch = self.start_neighbours(
-                        algorithm=algorithm,
-                        page_size=page_size,
-                        prompt_len=CONTEXT_LEN - 10,
+                        CONTEXT_LEN - 10, 40, algorithm=algorithm, page_size=page_size
                     )
                     self.decode_to_the_end(rig, batch)
                     for req in batch.reqs:
@@ -120,19 +117,19 @@ class TestNarrowRow(RowTestCase):
         for algorithm in ALGORITHMS:
             with self.subTest(algorithm=algorithm):
                 rig, batch = self.start_neighbours(
-                    algorithm=algorithm, prompt_len=150, max_context_len=183
+                    40, 150, algorithm=algorithm, max_context_len=183
                 )
                 table = self.rows(rig, batch).clone()
                 used = rig.full_used()
                 with self.assertRaises(RuntimeError) as caught:
                     batch.prepare_for_decode()
-                for word in ("long", "184", "183"):
+                for word in ("r1", "184", "183"):
                     self.assertIn(word, str(caught.exception))
                 self.assertTrue(self.rows(rig, batch).equal(table))
                 self.assertEqual(rig.full_used(), used)
 
     def test_that_just_fits_is_written(self):
-        rig, batch = self.start_neighbours(prompt_len=150, max_context_len=184)
+        rig, batch = self.start_neighbours(40, 150, max_context_len=184)
         batch.prepare_for_decode()
         rig.release(batch.reqs[0])
         rig.release(batch.reqs[1])
