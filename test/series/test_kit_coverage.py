@@ -1,0 +1,40 @@
+"""A series' own tests run every statement of the test kit that it adds."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dspark_patches import bases, runner, series, trees
+from dspark_patches.used import KIT
+
+COVER = Path(__file__).parent / "cases" / "kit_coverage.py"
+
+
+@pytest.mark.parametrize("base", bases.with_series(), ids=lambda base: base.tag)
+def test_the_kit_holds_nothing_that_no_test_runs(base, tmp_path):
+    trees.copy(trees.released(base), tmp_path)
+    steps = []
+    for patch in series.load(base).patches:
+        trees.apply(tmp_path, patch.mail.sections, patch.name)
+        paths = [s.path for s in patch.mail.sections if s.kind == "add"]
+        steps.append(
+            {
+                "kit": [path for path in paths if path.startswith(KIT)],
+                "tests": [path for path in paths if path.startswith("test/")],
+            }
+        )
+    ran = subprocess.run(
+        [sys.executable, "-W", "ignore", str(COVER), json.dumps(steps)],
+        cwd=tmp_path,
+        env=runner.environment(tmp_path),
+        capture_output=True,
+        text=True,
+        timeout=runner.TIMEOUT,
+    )
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    assert json.loads(ran.stdout.splitlines()[-1]) == {}
