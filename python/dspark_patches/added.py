@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path, PurePosixPath
 
 import msgspec
@@ -13,7 +13,7 @@ from .derive import FEATURES, derive
 from .diff import ZEROS, blob_id
 from .findings import Finding
 from .series import is_test
-from .used import KIT, module_path
+from .used import IMPORTS, KIT, bound, module_path
 
 FOLDERS = ("python/sglang", "test/registered")
 SUITE = "base-a-test-cpu"
@@ -25,9 +25,14 @@ _PLAIN_BASES = {"CustomTestCase", "TestCase", "object"}
 
 
 class Module(msgspec.Struct, frozen=True, kw_only=True):
-    """A Python file as far as it can be parsed; ``error`` says why it cannot."""
+    """A Python file as far as it can be parsed; ``error`` says why it cannot.
+
+    Attributes:
+        imports: the modules from which it imports, wherever in it.
+    """
 
     statements: tuple[ast.stmt, ...] = ()
+    imports: frozenset[str] = frozenset()
     error: str = ""
     line: int = 0
 
@@ -37,12 +42,14 @@ class Module(msgspec.Struct, frozen=True, kw_only=True):
         return {s.name: s for s in self.statements if isinstance(s, ast.ClassDef)}
 
     @property
-    def imports(self) -> Iterator[str]:
-        """The modules from which it imports, wherever in it."""
-        for statement in self.statements:
-            for node in ast.walk(statement):
-                if isinstance(node, ast.ImportFrom) and node.module:
-                    yield node.module
+    def definitions(self) -> dict[str, int]:
+        """The names that it defines and does not import, each with its line."""
+        return {
+            name: statement.lineno
+            for statement in self.statements
+            if not isinstance(statement, IMPORTS)
+            for name in bound(statement)
+        }
 
 
 class Sources:
@@ -55,7 +62,7 @@ class Sources:
 
     def __init__(self, root: Path, texts: Mapping[str, bytes] | None = None) -> None:
         self._root = root
-        self._texts = texts or {}
+        self.texts = texts or {}
         self.blob = cache(self._blob)
         self.module = cache(self._module)
 
@@ -82,8 +89,8 @@ class Sources:
 
     def content(self, path: str) -> bytes | None:
         """The file's bytes; None where there is no such file."""
-        if path in self._texts:
-            return self._texts[path]
+        if path in self.texts:
+            return self.texts[path]
         file = self._root / path
         return file.read_bytes() if file.is_file() else None
 
@@ -93,15 +100,23 @@ class Sources:
         return ZEROS if content is None else blob_id(content)
 
     def _module(self, path: str) -> Module:
-        try:
-            tree = ast.parse(self.content(path) or b"")
-        except SyntaxError as error:
-            return Module(error=error.msg, line=error.lineno or 0)
-        except (RecursionError, MemoryError):
-            return Module(error="it nests too deep")
-        except ValueError as error:
-            return Module(error=str(error))
-        return Module(statements=tuple(tree.body))
+        return _parsed(self.content(path) or b"")
+
+
+@lru_cache(maxsize=1024)
+def _parsed(content: bytes) -> Module:
+    """A file's content, which several releases may have alike."""
+    try:
+        tree = ast.parse(content)
+    except SyntaxError as error:
+        return Module(error=error.msg, line=error.lineno or 0)
+    except (RecursionError, MemoryError):
+        return Module(error="it nests too deep")
+    except ValueError as error:
+        return Module(error=str(error))
+    froms = (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom))
+    imports = frozenset(node.module for node in froms if node.module)
+    return Module(statements=tuple(tree.body), imports=imports)
 
 
 def lint(sources: Sources, path: str) -> Iterator[Finding]:

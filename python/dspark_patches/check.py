@@ -41,23 +41,38 @@ def check(chosen: Sequence[Base], root: Path, *, whole: bool) -> tuple[Finding, 
     sources = Sources(root)
     found: list[Finding] = []
     all_added: set[str] = set()
+<<<<<<< HEAD
     try:
         known = references.load(root / "patches" / references.NAME)
     except Malformed as failure:
         found.append(of_failure("", failure, "correct or restore it"))
         known = None
+=======
+    released: list[Sources] = []
+>>>>>>> 201a0bd9d01a7d56edfd5ce01a2b0a9bd4f453c7
     for base in chosen:
         series, findings = _read(base, root / "patches" / base.tag)
         found.extend(findings)
         if series:
             all_added |= added_paths(series)
+<<<<<<< HEAD
             for patch in series.patches if known is not None else ():
                 found.extend(references.check(series, patch, known))
             found.extend(_check_series(base, series, sources, complete=not findings))
+=======
+            try:
+                released.append(_of_release(base, series, sources))
+            except Malformed as failure:
+                found.append(_unanswered(base, failure))
+            else:
+                complete = not findings
+                found.extend(_check_series(base, series, released[-1], complete))
+>>>>>>> 201a0bd9d01a7d56edfd5ce01a2b0a9bd4f453c7
     for path in sorted(all_added):
         found.extend(added.lint(sources, path))
     if whole:
         found.extend(_orphans(sources, all_added))
+        found.extend(_unused(sources, released))
         found.extend(_strays(root / "patches", {base.tag for base in chosen}))
     return tuple(found)
 
@@ -79,18 +94,6 @@ def _read(base: Base, folder: Path) -> tuple[Series | None, list[Finding]]:
 def _check_series(
     base: Base, series: Series, sources: Sources, complete: bool
 ) -> Iterator[Finding]:
-    try:
-        sources = _of_release(base, series, sources)
-    except Malformed as failure:
-        mend = "ask for a feature as `if NAME:` or `X if NAME else Y`"
-        yield Finding(
-            base=base.tag,
-            file=failure.file,
-            line=failure.line,
-            what=failure.what,
-            mend=mend,
-        )
-        return
     for patch in series.patches:
         yield from lint.lint(series, patch)
         yield from _check_tests(series, patch, sources)
@@ -116,6 +119,16 @@ def _of_release(base: Base, series: Series, sources: Sources) -> Sources:
         # Told by the check of the lock.
         return sources
     return sources.of_release(added_paths(series), features)
+
+
+def _unanswered(base: Base, failure: Malformed) -> Finding:
+    return Finding(
+        base=base.tag,
+        file=failure.file,
+        line=failure.line,
+        what=failure.what,
+        mend="ask for a feature as `if NAME:` or `X if NAME else Y`",
+    )
 
 
 def _check_tests(series: Series, patch: Patch, sources: Sources) -> Iterator[Finding]:
@@ -216,6 +229,18 @@ def _orphans(sources: Sources, used: set[str]) -> Iterator[Finding]:
         if path not in used and path != derive.FEATURES:
             mend = "add it in a mail, or remove it"
             yield Finding(file=path, what="no series adds this file", mend=mend)
+
+
+def _unused(sources: Sources, released: Sequence[Sources]) -> Iterator[Finding]:
+    """What the shared text of the kit defines, and no base has."""
+    for path in sources.paths():
+        modules = [one.module(path) for one in released if path in one.texts]
+        known = {name for module in modules for name in module.definitions}
+        if path.startswith(used.KIT) and modules:
+            for name, line in sources.module(path).definitions.items():
+                if name not in known:
+                    what = f"no base uses {name}"
+                    yield Finding(file=path, line=line, what=what, mend="remove it")
 
 
 def _strays(folder: Path, tags: set[str]) -> Iterator[Finding]:

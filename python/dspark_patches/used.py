@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 
 KIT = "python/sglang/test/kits/"
 
 _WIDTH = 88
-_IMPORTS = (ast.Import, ast.ImportFrom)
+IMPORTS = (ast.Import, ast.ImportFrom)
 
 
 def module_path(module: str) -> str:
@@ -28,8 +29,8 @@ def names(trees: Mapping[str, ast.Module]) -> dict[str, set[str]]:
         (path, statement)
         for path, tree in trees.items()
         for statement in tree.body
-        if not isinstance(statement, _IMPORTS)
-        and not (path.startswith(KIT) and _bound(statement))
+        if not isinstance(statement, IMPORTS)
+        and not (path.startswith(KIT) and bound(statement))
     ]
     while waiting:
         path, statement = waiting.pop()
@@ -43,14 +44,14 @@ def only(path: str, text: bytes, tree: ast.Module, kept: set[str]) -> bytes:
     """``text`` without imports that are not used; of the kit, without definitions."""
     lines = text.splitlines(keepends=True)
     for statement in reversed(tree.body):
-        bound = _bound(statement)
+        ours = bound(statement)
         start, end = _first_line(statement), statement.end_lineno
-        imports = isinstance(statement, _IMPORTS)
-        if not bound or bound <= kept or b"F401" in lines[start]:
+        imports = isinstance(statement, IMPORTS)
+        if not ours or ours <= kept or b"F401" in lines[start]:
             continue
-        if imports and bound & kept:
+        if imports and ours & kept:
             lines[start:end] = _import(statement, lines[start], kept)
-        elif imports or (path.startswith(KIT) and not bound & kept):
+        elif imports or (path.startswith(KIT) and not ours & kept):
             delete(lines, start, end)
     return b"".join(lines)
 
@@ -70,7 +71,7 @@ def _definitions(
 ) -> Iterator[tuple[str, ast.stmt]]:
     """What defines a name of a file, in it or in another file of the kit."""
     for statement in trees[path].body:
-        if name not in _bound(statement):
+        if name not in bound(statement):
             continue
         if isinstance(statement, ast.ImportFrom):
             other = module_path(statement.module or "")
@@ -100,16 +101,17 @@ def _first_line(statement: ast.stmt) -> int:
     return min(node.lineno for node in (statement, *decorators)) - 1
 
 
-def _bound(statement: ast.stmt) -> set[str]:
+def bound(statement: ast.stmt) -> set[str]:
     """The names that a statement defines or imports, but for the future's."""
     if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         return {statement.name}
-    if isinstance(statement, _IMPORTS):
+    if isinstance(statement, IMPORTS):
         ours = getattr(statement, "module", "") != "__future__"
         return {a.asname or a.name for a in statement.names if ours}
     targets = getattr(statement, "targets", [getattr(statement, "target", None)])
     return {target.id for target in targets if isinstance(target, ast.Name)}
 
 
+@lru_cache(maxsize=4096)
 def _loaded(statement: ast.stmt) -> set[str]:
     return {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}

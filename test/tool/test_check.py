@@ -160,6 +160,21 @@ def test_a_question_without_an_answer_is_found(clone: Sound) -> None:
     assert finding.what == "HAS_TREE cannot be answered here"
 
 
+def test_a_name_of_the_kit_that_no_base_uses_is_found(clone: Sound) -> None:
+    kit = b"Shared = (1 if HAS_TREE else 2)\n\n\ndef unused():\n    return 1\n"
+    clone.write(
+        make_mail(
+            diff.render_add(KIT, b"Shared = 1\n"),
+            diff.render_add(TEST, TEST_SOURCE),
+            trailers=clone.first.trailers,
+        ),
+        clone.fix,
+    )
+    clone.lock()
+    share(clone, kit, '"HAS_TREE" = true\n')
+    assert clone.said() == [f"{KIT}:4: no base uses unused"]
+
+
 def test_a_kit_that_comes_before_its_first_test_is_found(clone: Sound) -> None:
     kit, test = clone.first.sections
     clone.write(

@@ -47,7 +47,8 @@ def command(
     """Write the mails of every BASE anew, byte-equal on every machine.
 
     Messages and edits come from the mails, added files from python/sglang and
-    test/registered. With no BASE, every base that has a series is exported.
+    test/registered, as far as the release needs them: see
+    python/sglang/test/kits/features.py. With no BASE, every base that has a series is exported.
 
     \b
     Examples:
