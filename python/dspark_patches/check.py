@@ -41,25 +41,19 @@ def check(chosen: Sequence[Base], root: Path, *, whole: bool) -> tuple[Finding, 
     sources = Sources(root)
     found: list[Finding] = []
     all_added: set[str] = set()
-<<<<<<< HEAD
+    released: list[Sources] = []
     try:
         known = references.load(root / "patches" / references.NAME)
     except Malformed as failure:
         found.append(of_failure("", failure, "correct or restore it"))
         known = None
-=======
-    released: list[Sources] = []
->>>>>>> 201a0bd9d01a7d56edfd5ce01a2b0a9bd4f453c7
     for base in chosen:
         series, findings = _read(base, root / "patches" / base.tag)
         found.extend(findings)
         if series:
             all_added |= added_paths(series)
-<<<<<<< HEAD
             for patch in series.patches if known is not None else ():
                 found.extend(references.check(series, patch, known))
-            found.extend(_check_series(base, series, sources, complete=not findings))
-=======
             try:
                 released.append(_of_release(base, series, sources))
             except Malformed as failure:
@@ -67,7 +61,6 @@ def check(chosen: Sequence[Base], root: Path, *, whole: bool) -> tuple[Finding, 
             else:
                 complete = not findings
                 found.extend(_check_series(base, series, released[-1], complete))
->>>>>>> 201a0bd9d01a7d56edfd5ce01a2b0a9bd4f453c7
     for path in sorted(all_added):
         found.extend(added.lint(sources, path))
     if whole:
