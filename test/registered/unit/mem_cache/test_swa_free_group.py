@@ -9,8 +9,8 @@ import unittest
 
 import torch
 
+from sglang.srt.mem_cache.common import maybe_cache_unfinished_req
 from sglang.test.ci.ci_register import register_cpu_ci
-from sglang.test.kits.spec_decode_compat import cache_unfinished_req
 from sglang.test.kits.spec_decode_kit import SpecDecodeTestCase
 
 # isort: split
@@ -34,7 +34,7 @@ class TestSwaFreeGroup(SpecDecodeTestCase):
         rig.allocator.free_group_begin()
         for req in (running, ends):
             req.output_ids.append(1)
-        cache_unfinished_req(running, rig.tree_cache)
+        maybe_cache_unfinished_req(running, rig.tree_cache)
         rig.release(ends)
         rig.allocator.free_group_end()
         return rig, running, slots

@@ -8,7 +8,7 @@ import itertools
 import unittest
 
 from sglang.test.ci.ci_register import register_cpu_ci
-from sglang.test.kits.spec_decode_compat import prefix_cache_kinds, swa_evicted_len
+from sglang.test.kits.spec_decode_caches import prefix_cache_kinds, swa_evicted_len
 from sglang.test.kits.spec_decode_kit import SpecDecodeTestCase
 
 # isort: split

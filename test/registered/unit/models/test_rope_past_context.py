@@ -13,7 +13,7 @@ from unittest.mock import patch
 import torch
 
 from sglang.test.ci.ci_register import register_cpu_ci
-from sglang.test.kits.spec_decode_compat import kv_committed_len
+from sglang.test.kits.features import HAS_LENGTHS_IN_KV
 from sglang.test.kits.spec_decode_kit import SpecDecodeTestCase
 
 # isort: split
@@ -85,7 +85,8 @@ class TestRopePastContext(SpecDecodeTestCase):
         batch = rig.start([req])
         while len(req.output_ids) < max_new_tokens:
             batch.prepare_for_decode()
-            start = kv_committed_len(req) + in_flight
+            lengths = req.kv if HAS_LENGTHS_IN_KV else req
+            start = lengths.kv_committed_len + in_flight
             positions = start + build_block_pos_offsets(
                 length=width, device=torch.device("cpu")
             )
