@@ -23,7 +23,11 @@ from unittest.mock import patch
 
 import torch
 
-from sglang.test.kits.features import HAS_LENGTHS_IN_KV
+from sglang.test.kits.features import (
+    HAS_LENGTHS_IN_KV,
+    HAS_SKIP_FINISHING,
+    HAS_STAGE_METRICS,
+)
 from sglang.test.kits.spec_decode_kit import (
     VOCAB_SIZE,
     SpecDecodeRig,
@@ -138,9 +142,6 @@ class PDHandoffRig(SpecDecodeRig):
             enable_hisparse=False,
             enable_hierarchical_cache=False,
             enable_priority_scheduling=False,
-            enable_skip_finishing_decode=False,
-            kv_checksum_computer=None,
-            scheduler_stage_metrics=None,
             sliding_window_size=getattr(self.tree_cache, "sliding_window_size", None),
             max_running_requests=self.req_to_token_pool.size,
             waiting_queue=[],
@@ -163,6 +164,10 @@ class PDHandoffRig(SpecDecodeRig):
                 )
             ),
         )
+        if HAS_SKIP_FINISHING:
+            scheduler.enable_skip_finishing_decode = False
+        if HAS_STAGE_METRICS:
+            scheduler.scheduler_stage_metrics = None
         return scheduler
 
     def _make_prealloc_queue(self) -> DecodePreallocQueue:

@@ -25,7 +25,12 @@ from sglang.srt.managers.io_struct import AbortReq
 from sglang.srt.managers.schedule_batch import Req, ScheduleBatch
 from sglang.srt.managers.scheduler import Scheduler
 from sglang.srt.runtime_context import get_server_args
-from sglang.test.kits.features import HAS_RETRACTION_BACKUP
+from sglang.test.kits.features import (
+    HAS_BEAM_COORDINATOR,
+    HAS_RETRACTION_BACKUP,
+    HAS_RUST_SERVER,
+    HAS_SKIP_FINISHING,
+)
 from sglang.test.kits.spec_decode_kit import SpecDecodeRig, SpecDecodeTestCase
 
 
@@ -86,14 +91,11 @@ class RetractRig(SpecDecodeRig):
             ),
             metrics_reporter=SimpleNamespace(enable_metrics=False),
             ipc_channels=SimpleNamespace(send_to_tokenizer=outbox),
-            beam_coordinator=SimpleNamespace(retire_group=lambda req: None),
             waiting_queue=[],
             max_queued_requests=None,
             forward_ct=0,
             processed_tokens_counter=0,
-            rust_server=None,
             decode_offload_manager=None,
-            enable_skip_finishing_decode=False,
             enable_hierarchical_cache=False,
             enable_hicache_storage=False,
             enable_lmcache=False,
@@ -101,6 +103,12 @@ class RetractRig(SpecDecodeRig):
             enable_priority_scheduling=False,
             abort_on_priority_when_disabled=False,
         )
+        if HAS_BEAM_COORDINATOR:
+            scheduler.beam_coordinator = SimpleNamespace(retire_group=lambda req: None)
+        if HAS_RUST_SERVER:
+            scheduler.rust_server = None
+        if HAS_SKIP_FINISHING:
+            scheduler.enable_skip_finishing_decode = False
         scheduler.disagg_decode_prealloc_queue = self._make_prealloc_queue(scheduler)
         return scheduler
 
