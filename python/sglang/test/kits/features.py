@@ -14,12 +14,7 @@ HAS_PLATFORM_KERNELS = "srt/mem_cache/allocator/paged.py::current_platform"
 HAS_RETRACTION_BACKUP = "srt/mem_cache/common.py::class RetractionBackup("
 HAS_BACKUP_IN_KV = "srt/managers/schedule_batch.py::    retraction_backup: Optional"
 HAS_RESTORE_KV_CACHE = "srt/mem_cache/common.py::def restore_kv_cache("
-<<<<<<< HEAD
-=======
-HAS_HOST_POOL_GROUP = "srt/mem_cache/pool_host/group.py"
-HAS_HOST_ALLOCATIONS = "srt/mem_cache/unified_radix_cache.py::allocate_host_transfers("
 HAS_BEAM_COORDINATOR = "srt/managers/scheduler.py::self.beam_coordinator"
 HAS_RUST_SERVER = "srt/managers/scheduler.py::self.rust_server"
 HAS_SKIP_FINISHING = "srt/managers/scheduler.py::self.enable_skip_finishing_decode"
 HAS_STAGE_METRICS = "srt/managers/scheduler.py::self.scheduler_stage_metrics"
->>>>>>> 20d4006992f9136ab8173d6ffe3de87e80f438c8
