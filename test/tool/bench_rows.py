@@ -6,7 +6,7 @@ from dspark_patches.bench import figures, results
 from dspark_patches.bench.results import Host, Release, Results, Row
 from dspark_patches.bench.tables.load import SHOWN
 
-RELEASE = Release(version="0.5.16", wheel_sha256="a" * 64, lock_blob="b" * 40)
+RELEASE = Release(version="0.5.16", wheel_sha256="a" * 64, series_blob="b" * 40)
 HOST = Host(python="3.11.7", torch="2.13.0", platform="Linux x86_64")
 FULL = figures.CAPACITY_FULL
 

@@ -46,7 +46,7 @@ def test_a_new_row_takes_the_place_of_the_old_one():
 
 
 def test_rows_of_files_that_changed_are_dropped():
-    changed = msgspec.structs.replace(RELEASE, lock_blob="c" * 40)
+    changed = msgspec.structs.replace(RELEASE, series_blob="c" * 40)
     old = found(growth(), growth(base="v0.5.18"))
     merged = results.merged(old, found(growth(tree="patched"), release=changed))
     assert [(row.base, row.tree) for row in merged.rows] == [

@@ -66,7 +66,7 @@ def test_says_whose_figures_are_missing_or_of_other_patches(machine, tmp_path):
 
     (finding,) = findings(current)
     assert finding.what == "the figures of v0.5.17 are missing or of other patches"
-    (finding,) = findings(msgspec.structs.replace(current, lock_blob="0" * 40))
+    (finding,) = findings(msgspec.structs.replace(current, series_blob="0" * 40))
     assert "figures of v0.5.16, v0.5.17 are" in finding.what
     assert "`dspark-patches bench v0.5.16 v0.5.17 --readme`" in finding.mend
     known.pop()

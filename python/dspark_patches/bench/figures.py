@@ -33,7 +33,7 @@ COST_REFERENCE = "v0.5.18"
 CACHES = ("chunk", "radix", "unified")
 # What takes long is shown of the releases between which something changes: those
 # from v0.5.18 on evict alike.
-FEW = {"capacity", "limit", "cost"}
+FEW = {"capacity", "limit", "retraction", "cost"}
 FEW_BASES = ("v0.5.16", "v0.5.17", "v0.5.18", "v0.5.23")
 
 

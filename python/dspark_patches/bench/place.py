@@ -11,6 +11,7 @@ from .. import lock, series, trees
 from ..bases import Base
 from ..diff import blob_id
 from ..proof import PATCHED
+from ..series import is_test
 from .results import Release
 from .uninterrupted import uninterrupted
 
@@ -54,11 +55,14 @@ class Place:
 
 
 def release(base: Base) -> Release:
-    """Which files stand for a base."""
+    """Which files stand for a base: what serves, and no test of it."""
+    locked = lock.load(base)
+    made = {path: file.result for path, file in locked.edited.items()} | locked.added
+    serving = (f"{p} {blob}" for p, blob in sorted(made.items()) if not is_test(p))
     return Release(
         version=base.version,
-        wheel_sha256=lock.load(base).wheel.sha256,
-        lock_blob=blob_id(lock.path_of(base).read_bytes()),
+        wheel_sha256=locked.wheel.sha256,
+        series_blob=blob_id("\n".join(serving).encode()),
     )
 
 
@@ -74,4 +78,4 @@ def place(notify: Callable[[str], None]) -> Iterator[Place]:
 
 
 def _is_kit(section) -> bool:
-    return section.kind == "add" and series.is_test(section.path)
+    return section.kind == "add" and is_test(section.path)

@@ -52,11 +52,11 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Release(msgspec.Struct, frozen=True, kw_only=True):
-    """Which files a base stands for: its wheel, and the lock of its series."""
+    """Which files a base stands for: its wheel, and what its series makes of it."""
 
     version: str
     wheel_sha256: str
-    lock_blob: str
+    series_blob: str
 
 
 class Results(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

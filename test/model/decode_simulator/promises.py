@@ -149,8 +149,8 @@ class Promises:
         )
 
     def _check_retraction(self, batch: ScheduleBatch) -> None:
-        """Before the release retracts for lack of SWA memory: whether more of it is
-        dead than the page that each request's window may cut."""
+        """Before the release retracts for lack of SWA memory: whether requests own
+        more dead slots than the page that each one's window may cut."""
         rig = self._node.rig
         needed = batch.new_tokens_required_next_decode()
         if rig.allocator.full_available_size() < needed:
@@ -159,9 +159,8 @@ class Promises:
         fresh = [req for req in batch.reqs if req not in decoding]
         dead = dead_swa(rig, decoding, fresh)
         spared = len(decoding) * rig.page_size
-        if dead.owned + dead.locked > spared:
+        if dead.owned > spared:
             self.false_retractions.append(
                 f"retracted for {needed} SWA tokens while "
-                f"{rig.allocator.swa_available_size()} were free, {dead.owned} owned "
-                f"and {dead.locked} locked ones dead"
+                f"{rig.allocator.swa_available_size()} were free and {dead.owned} dead"
             )

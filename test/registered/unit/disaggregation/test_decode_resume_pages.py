@@ -7,7 +7,8 @@ import unittest
 from types import SimpleNamespace
 
 from sglang.test.ci.ci_register import register_cpu_ci
-from sglang.test.kits.spec_retract_kit import RetractTestCase, holds_backup
+from sglang.test.kits.retraction_backup_kit import holds_backup
+from sglang.test.kits.spec_retract_kit import RetractTestCase
 
 # isort: split
 from sglang.srt.disaggregation.decode import DecodeRequest

@@ -11,12 +11,8 @@ from types import SimpleNamespace
 import torch
 
 from sglang.test.ci.ci_register import register_cpu_ci
-from sglang.test.kits.spec_retract_kit import (
-    RetractTestCase,
-    holds_backup,
-    leave_swa,
-    restore_backup,
-)
+from sglang.test.kits.retraction_backup_kit import holds_backup, restore_backup
+from sglang.test.kits.spec_retract_kit import RetractTestCase, leave_swa
 
 # isort: split
 from transformers import PretrainedConfig
