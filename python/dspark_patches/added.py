@@ -114,8 +114,8 @@ def _parsed(content: bytes) -> Module:
         return Module(error="it nests too deep")
     except ValueError as error:
         return Module(error=str(error))
-    froms = (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom))
-    imports = frozenset(node.module for node in froms if node.module)
+    imported = (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom))
+    imports = frozenset(node.module for node in imported if node.module)
     return Module(statements=tuple(tree.body), imports=imports)
 
 

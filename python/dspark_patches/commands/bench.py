@@ -76,7 +76,7 @@ def command(
     A decode node is simulated on each BASE's own scheduler, pools and prefix
     caches: how SWA memory grows with one generation, how many requests fit, what
     an overload loses to retraction, and what a decode step costs. All bases and
-    figures take an hour or two on one core; the same seed gives the same figures,
+    figures take half an hour on one core; the same seed gives the same figures,
     the cost apart. Interrupted, it ends with 130 and still writes what --readme,
     --plot or --format json asked for, of the tasks that were done; what nobody
     asked for, or an error leaves, is kept in a file that it names.
