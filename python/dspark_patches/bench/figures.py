@@ -31,10 +31,10 @@ COST_REQUESTS = (1, 8, 32, 128, 256)
 COST_ROUNDS, COST_STEPS, COST_CONTEXT = 8, 64, 8_192
 COST_REFERENCE = "v0.5.18"
 CACHES = ("chunk", "radix", "unified")
-# What takes long is shown of the releases between which something changes: v0.5.17
-# evicts as v0.5.16 does, and those from v0.5.18 on evict alike.
+# What takes long is shown of the oldest release, which does not evict, and of the
+# newest, which does, as all from v0.5.18 on.
 FEW = {"growth", "capacity", "limit", "retraction", "cost"}
-FEW_BASES = ("v0.5.16", "v0.5.18", "v0.5.23")
+FEW_BASES = ("v0.5.16", "v0.5.23")
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):

@@ -55,14 +55,21 @@ class RegisteredTestCase(SpecDecodeTestCase):
         return SpeculativeAlgorithm.from_string("MINE")
 
 
-class TestInterface(RegisteredTestCase):
-    def test_has_every_public_method(self):
-        self.assertIn("create_future_map", INTERFACE)
-        algorithm = self.register()
+class CompleteTestCase(RegisteredTestCase):
+    def register(self, *args, **options) -> CustomSpecAlgo:
+        algorithm = super().register(*args, **options)
         missing = [name for name in INTERFACE if not hasattr(algorithm, name)]
         self.assertEqual(missing, [])
+        return algorithm
+
+
+class TestInterface(CompleteTestCase):
+    def test_has_every_public_method(self):
+        self.assertIn("create_future_map", INTERFACE)
+        self.register()
 
     def test_takes_what_the_builtin_takes(self):
+        self.register()
         for name in INTERFACE:
             with self.subTest(name=name):
                 builtin = inspect.signature(getattr(SpeculativeAlgorithm, name))
@@ -133,7 +140,7 @@ class TestSchedulerInit(RegisteredTestCase):
                 self.assertFalse(scheduler.future_map.needs_confidence_relay)
 
 
-class TestRelay(RegisteredTestCase):
+class TestRelay(CompleteTestCase):
     def stash(self, spec_class, **options) -> FutureMap:
         """The relay of an algorithm after a step with top-k."""
         algorithm = self.register(spec_class)
