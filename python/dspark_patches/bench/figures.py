@@ -28,7 +28,7 @@ CAPACITY_FULL = 3_727_360
 CAPACITY_INPUT, CAPACITY_OUTPUT = 1_024, 32_768
 CAPACITY_REQUESTS = (11, 12, 32, 48)
 COST_REQUESTS = (1, 8, 32, 128, 256)
-COST_ROUNDS, COST_STEPS, COST_CONTEXT = 8, 64, 8_192
+COST_ROUNDS, COST_STEPS, COST_CONTEXT = 4, 64, 8_192
 COST_REFERENCE = "v0.5.18"
 CACHES = ("chunk", "radix", "unified")
 # What takes long is shown of the oldest release, which does not evict, and of the
