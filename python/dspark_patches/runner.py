@@ -19,6 +19,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -211,11 +212,10 @@ def environment(tree: Path | None, python: str = sys.executable) -> dict[str, st
     No setting of the user's reaches the tests. A GPU stays out of sight, as
     on upstream's CPU runners, and one thread is fastest for tiny tensors.
     """
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(_SCRUBBED)}
     path = [str(tree / "python")] if tree else []
-    if _lacks_torchvision(python, kept):
+    if _lacks_torchvision(python):
         path.append(str(_PACKAGE / "stubs"))
-    return kept | {
+    return _scrubbed() | {
         "PYTHONPATH": os.pathsep.join(path),
         # Compiling anew costs a second; stale bytecode costs an evening.
         "PYTHONDONTWRITEBYTECODE": "1",
@@ -224,16 +224,21 @@ def environment(tree: Path | None, python: str = sys.executable) -> dict[str, st
     }
 
 
-def _lacks_torchvision(python: str, env: dict[str, str]) -> bool:
+def _scrubbed() -> dict[str, str]:
+    return {k: v for k, v in os.environ.items() if not k.startswith(_SCRUBBED)}
+
+
+# Asked for a parent and for each of its runs.
+@cache
+def _lacks_torchvision(python: str) -> bool:
     probe = (
         "import importlib.util as u, sys; sys.exit(u.find_spec('torchvision') is None)"
     )
     try:
-        return (
-            subprocess.run([python, "-c", probe], env=env, check=False).returncode != 0
-        )
+        done = subprocess.run([python, "-c", probe], env=_scrubbed(), check=False)
     except OSError as error:
         raise Precondition(f"{python} does not start", cause=str(error)) from error
+    return done.returncode != 0
 
 
 def _ending(status: int) -> str:

@@ -25,12 +25,13 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """How to run.
 
     Attributes:
-        figures: their names, of :data:`figures.NAMES`.
+        figures: their names, of :data:`figures.NAMES`; none for those that are made
+            of each base.
         seed: of every task.
         jobs: processes at a time; the cost is measured by itself in any case.
     """
 
-    figures: tuple[str, ...] = figures.NAMES
+    figures: tuple[str, ...] = ()
     seed: int = 0
     jobs: int = 1
 
@@ -136,7 +137,7 @@ class Run:
                 raise
 
     def _names(self, base: Base) -> Set[str]:
-        return {*figures.names_of(base.tag)} & {*self._options.figures}
+        return {*(self._options.figures or figures.names_of(base.tag))}
 
     def _tree(self, where: Place, base: Base, tree: str, names: Set[str]) -> None:
         what = f"{base.tag} {tree}"

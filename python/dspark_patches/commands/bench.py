@@ -97,7 +97,7 @@ def command(
             _write(found, plot, readme)
         else:
             options = job.Options(
-                figures=tuple(dict.fromkeys(names)) or figures.NAMES,
+                figures=tuple(dict.fromkeys(names)),
                 seed=seed,
                 jobs=jobs,
             )

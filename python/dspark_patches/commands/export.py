@@ -48,7 +48,8 @@ def command(
 
     Messages and edits come from the mails, added files from python/sglang and
     test/registered, as far as the release needs them: see
-    python/sglang/test/kits/features.py. With no BASE, every base that has a series is exported.
+    python/sglang/test/kits/features.py. With no BASE, every base that has a series
+    is exported.
 
     \b
     Examples:

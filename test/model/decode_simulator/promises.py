@@ -150,7 +150,7 @@ class Promises:
 
     def _check_retraction(self, batch: ScheduleBatch) -> None:
         """Before the release retracts for lack of SWA memory: whether requests own
-        more dead slots than the page that each one's window may cut."""
+        dead pages beyond those that a cache of whole pages keeps."""
         rig = self._node.rig
         needed = batch.new_tokens_required_next_decode()
         if rig.allocator.full_available_size() < needed:
@@ -158,7 +158,9 @@ class Promises:
         decoding = [req for req in batch.reqs if self._steps_of(req).count]
         fresh = [req for req in batch.reqs if req not in decoding]
         dead = dead_swa(rig, decoding, fresh)
-        spared = len(decoding) * rig.page_size
+        config = self._node.config
+        kept = state.retained_len(config) - config.sliding_window
+        spared = -(-kept // config.page_size) * config.page_size * len(decoding)
         if dead.owned > spared:
             self.false_retractions.append(
                 f"retracted for {needed} SWA tokens while "
