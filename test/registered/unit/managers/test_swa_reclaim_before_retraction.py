@@ -1,8 +1,8 @@
-"""A decode batch short of SWA slots gives back the dead ones first.
+"""A decode batch short of SWA slots gives back the dead ones before it retracts.
 
 Between two evictions a request keeps up to an interval of tokens that have slid
-out of its window. When the next step does not fit, these go before a cached
-prefix is evicted and before a request is retracted.
+out of its window. When the next step does not fit, they are freed, once, before
+a request is retracted.
 """
 
 import unittest
@@ -12,8 +12,9 @@ from sglang.srt.managers.schedule_batch import ScheduleBatch
 from sglang.srt.model_executor.forward_batch_info import ForwardMode
 from sglang.srt.speculative.spec_info import SpeculativeAlgorithm
 from sglang.test.ci.ci_register import register_cpu_ci
-from sglang.test.kits.spec_decode_caches import prefix_cache_kinds, swa_evicted_len
+from sglang.test.kits.spec_decode_caches import swa_evicted_len
 from sglang.test.kits.spec_retract_kit import RetractTestCase, leave_swa
+from sglang.test.kits.unified_swa_pool_kit import with_unified_pool
 
 register_cpu_ci(est_time=15, suite="base-a-test-cpu")
 
@@ -97,11 +98,21 @@ class TestReclaimBeforeRetraction(RetractTestCase):
         self.assertTrue(batch.check_decode_mem())
         self.assertEqual(rig.allocator.swa_available_size(), FRONTIER - WINDOW)
 
-    def test_step_that_fits_asks_no_more(self):
+    def test_cache_without_prefixes_retains_none(self):
+        # Where prefixes are shared, a cache may retain a window behind a checkpoint.
         rig, batch = self.start("ab")
-        asked = AssertionError("the SWA side was looked at")
-        with patch.object(rig.allocator, "swa_available_size", side_effect=asked):
+        leave_swa(rig, 0)
+        with patch.object(
+            rig.tree_cache, "swa_retain_floor", lambda req: 1, create=True
+        ):
             self.assertTrue(batch.check_decode_mem())
+        self.assertEqual(
+            [swa_evicted_len(req) for req in batch.reqs], [FRONTIER - WINDOW] * 2
+        )
+
+    def test_step_that_fits_frees_nothing(self):
+        rig, batch = self.start("ab")
+        self.assertTrue(batch.check_decode_mem())
         self.assertEqual([swa_evicted_len(req) for req in batch.reqs], [0, 0])
 
     def test_full_attention_model_has_nothing_to_give(self):
@@ -109,14 +120,39 @@ class TestReclaimBeforeRetraction(RetractTestCase):
         rig.allocator.alloc(rig.allocator.available_size())
         self.assertFalse(batch.check_decode_mem())
 
-    def test_only_selected_requests(self):
+    def test_full_attention_model_evicts_its_prefixes(self):
+        rig, batch = self.start("ab", hybrid_swa=False, cache="unified")
+        cached = rig.make_req(prompt_len=PROMPT_LEN, rid="c", first_token=200)
+        rig.start([cached])
+        rig.release(cached)
+        rig.allocator.alloc(rig.allocator.available_size())
+        self.assertTrue(batch.check_decode_mem())
+        self.assertLess(rig.tree_cache.evictable_size(), PROMPT_LEN)
+
+    def test_retraction_frees_no_slots_again(self):
+        # Checks within retract_decode() name the requests that are left.
         rig, batch = self.start("abc")
         leave_swa(rig, 0)
-        self.assertTrue(batch.check_decode_mem(selected_indices=[2, 0]))
-        freed = FRONTIER - WINDOW
-        self.assertEqual(
-            [swa_evicted_len(req) for req in batch.reqs], [freed, 0, freed]
-        )
+        self.assertFalse(batch.check_decode_mem(selected_indices=[2, 0]))
+        self.assertEqual(rig.allocator.swa_available_size(), 0)
+
+    def test_retraction_is_preceded_by_one_pass(self):
+        rig, batch = self.start("abcd")
+        leave_swa(rig, 0)
+        self.assertTrue(batch.check_decode_mem())
+        # Nothing is dead any more, and two requests have to go.
+        leave_swa(rig, 0)
+        passes = []
+        reclaim = getattr(ScheduleBatch, "_reclaim_swa", None)
+
+        def record(batch, requests):
+            passes.append([req.rid for req in requests])
+            reclaim(batch, requests)
+
+        with patch.object(ScheduleBatch, "_reclaim_swa", record, create=True):
+            batch = rig.decode(batch, accepted=ACCEPTED)
+        self.assertGreater(len(rig.retracted), 0)
+        self.assertEqual(passes, [["a", "b", "c", "d"]])
 
     def test_second_pass_frees_nothing(self):
         rig, batch = self.start("ab")
@@ -143,86 +179,22 @@ class TestReclaimBeforeRetraction(RetractTestCase):
         self.assertEqual(rig.allocator.swa_available_size(), FRONTIER - WINDOW)
         self.assertTrue(batch.check_decode_mem())
 
-    def test_full_side_may_borrow(self):
-        # In a unified pool the two sides share their bytes.
+    def test_full_side_of_split_pools_gains_nothing(self):
         rig, batch = self.start("ab")
         full = rig.allocator.full_attn_allocator
         full.alloc(full.available_size())
-        available = rig.allocator.swa_available_size()
         self.assertFalse(batch.check_decode_mem())
-        self.assertEqual(
-            rig.allocator.swa_available_size() - available, 2 * (FRONTIER - WINDOW)
-        )
+        self.assertEqual([swa_evicted_len(req) for req in batch.reqs], [0, 0])
 
-
-class TestReclaimBeforeTreeEviction(RetractTestCase):
-    """Dead slots go before the prefixes that a later request could hit."""
-
-    eviction_interval = 64
-    worthwhile = eviction_interval // 8
-
-    def start(self, *, cache: str, cached_len: int, frontier: int):
-        """Two running requests beside two cached prompts; ``frontier`` tokens of
-        each have their KV."""
-        rig = self.make_rig(sliding_window=WINDOW, cache=cache)
-        self.cached = dict(prompt_len=cached_len, first_token=200)
-        for first_token in (150, 200):
-            finished = rig.make_req(prompt_len=cached_len, first_token=first_token)
-            rig.start([finished])
-            rig.release(finished)
-        prompt_len = frontier % ACCEPTED
-        reqs = [
-            rig.make_req(prompt_len=prompt_len, rid=rid, first_token=ord(rid))
-            for rid in "ab"
-        ]
-        batch = rig.start(reqs)
-        for _ in range(frontier // ACCEPTED):
-            rig.step(batch, accepted=ACCEPTED)
-        leave_swa(rig, 0)
-        return rig, batch, rig.tree_cache.swa_evictable_size()
-
-    def test_cached_prefix_is_kept(self):
-        frontier = WINDOW + self.worthwhile + 3
-        for cache in prefix_cache_kinds()[1:]:
-            with self.subTest(cache=cache):
-                rig, batch, evictable = self.start(
-                    cache=cache, cached_len=60, frontier=frontier
-                )
-                self.assertGreater(evictable, 2 * ACCEPTED)
-                self.assertTrue(batch.check_decode_mem())
-                self.assertEqual(rig.tree_cache.swa_evictable_size(), evictable)
-                again = rig.make_req(**self.cached, rid="again")
-                self.assertEqual(rig.prefill([again]).prefix_lens, [59])
-
-    def test_last_cached_tokens_are_kept(self):
-        # The tree alone would not do, so that even a few dead tokens count.
-        frontier = WINDOW + self.worthwhile - 1
-        for cache in prefix_cache_kinds()[1:]:
-            with self.subTest(cache=cache):
-                rig, batch, evictable = self.start(
-                    cache=cache, cached_len=3, frontier=frontier
-                )
-                self.assertLess(evictable, 2 * ACCEPTED)
-                self.assertTrue(batch.check_decode_mem())
-                self.assertEqual(rig.tree_cache.swa_evictable_size(), evictable)
-
-    def test_pass_waits_until_it_is_worthwhile(self):
-        # A tree that has filled the pool makes every step short: without a limit
-        # each request would be visited at each step for a token or two.
-        frontier = WINDOW + self.worthwhile - 1
-        for cache in prefix_cache_kinds()[1:]:
-            with self.subTest(cache=cache):
-                rig, batch, evictable = self.start(
-                    cache=cache, cached_len=60, frontier=frontier
-                )
-                batch = rig.decode(batch, accepted=ACCEPTED)
-                self.assertEqual([swa_evicted_len(req) for req in batch.reqs], [0, 0])
-                left = rig.tree_cache.swa_evictable_size()
-                self.assertLess(0, left)
-                self.assertLess(left, evictable)
-                leave_swa(rig, 0)
-                self.assertTrue(batch.check_decode_mem())
-                self.assertEqual(rig.tree_cache.swa_evictable_size(), left)
+    def test_full_side_of_a_unified_pool_borrows(self):
+        with with_unified_pool():
+            rig, batch = self.start("ab", full_size=4096, swa_size=4096)
+        needed = 2 * ACCEPTED
+        rig.allocator.alloc(rig.allocator.available_size() - needed + 1)
+        # Either side has room, but they share it.
+        self.assertGreaterEqual(rig.allocator.full_available_size(), needed)
+        self.assertGreaterEqual(rig.allocator.swa_available_size(), needed)
+        self.assertTrue(batch.check_decode_mem())
 
 
 if __name__ == "__main__":

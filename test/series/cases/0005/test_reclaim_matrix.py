@@ -1,15 +1,16 @@
-"""Forced SWA reclamation under every prefix cache, page size and algorithm.
+"""Reclaiming dead SWA slots under every prefix cache, page size and algorithm.
 
-A pass frees exactly what lies behind the frontier of the release, once; the pools
-are back where they were when everything has finished.
+A pass frees exactly what a request no longer reads, once; the pools are back where
+they were when everything has finished.
 """
 
 import unittest
 from itertools import product
 
+from sglang.srt.mem_cache.base_prefix_cache import EvictParams
 from sglang.srt.model_executor.forward_batch_info import ForwardMode
 from sglang.test.ci.ci_register import register_cpu_ci
-from sglang.test.kits.spec_decode_caches import prefix_cache_kinds, swa_evicted_len
+from sglang.test.kits.spec_decode_compat import prefix_cache_kinds, swa_evicted_len
 from sglang.test.kits.spec_retract_kit import RetractTestCase, leave_swa
 
 register_cpu_ci(est_time=60, suite="base-a-test-cpu")
@@ -47,27 +48,33 @@ class TestReclaimMatrix(RetractTestCase):
         self.cache = options["cache"]
         rig, batch = self.start(**options)
         taken = leave_swa(rig, 0)
-        available = rig.allocator.swa_available_size()
+        reclaimable = self.reclaimable(rig)
         # A forward that accepted the whole reserve: the next step needs a page each.
         for req in batch.reqs:
             self.assertEqual(swa_evicted_len(req), 0)
         self.assertTrue(self.needs_memory(rig, batch))
         self.assertTrue(batch.check_decode_mem())
-        gained = rig.allocator.swa_available_size() - available
+        gained = self.reclaimable(rig) - reclaimable
         for req in batch.reqs:
             evicted = swa_evicted_len(req)
             self.assertGreater(evicted, PROMPT_LEN)
             self.assertLessEqual(evicted, self.frontier(rig, req))
             self.assertGreater(evicted + 2 * rig.page_size, self.frontier(rig, req))
-        protected = 0 if self.cache == "chunk" else PROMPT_LEN // rig.page_size
-        dead = sum(swa_evicted_len(r) - protected * rig.page_size for r in batch.reqs)
-        self.assertEqual(gained, dead)
+        # Prompts are dead as well, whether the requests own them or the tree does.
+        self.assertEqual(gained, sum(swa_evicted_len(req) for req in batch.reqs))
+        evictable = rig.tree_cache.swa_evictable_size()
+        rig.tree_cache.evict(EvictParams(num_tokens=0, swa_num_tokens=evictable))
         more = leave_swa(rig, 0)
         self.assertFalse(batch.check_decode_mem())
         self.assertEqual(rig.allocator.swa_available_size(), 0)
         for slots in (taken, more):
             rig.allocator.swa_attn_allocator.free(slots)
         self.finish(rig, batch)
+
+    def reclaimable(self, rig) -> int:
+        """SWA slots that are free or that the tree would give back."""
+        evictable = rig.tree_cache.swa_evictable_size()
+        return rig.allocator.swa_available_size() + evictable
 
     def needs_memory(self, rig, batch) -> bool:
         """Decode until the next step has to allocate."""

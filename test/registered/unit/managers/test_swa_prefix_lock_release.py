@@ -1,0 +1,280 @@
+"""A running request gives up the SWA of its prefix that it no longer reads.
+
+A request locks the last window of its prompt in the tree, and keeps it locked
+until it finishes, though its own window moves on. Before a retraction the tree
+may have back what lies behind the window; the rest, and what others lock, stays.
+"""
+
+import functools
+import unittest
+from unittest.mock import patch
+
+from sglang.srt.mem_cache.base_prefix_cache import EvictParams
+from sglang.srt.speculative.spec_info import SpeculativeAlgorithm
+from sglang.test.ci.ci_register import register_cpu_ci
+from sglang.test.kits.spec_decode_caches import prefix_cache_kinds
+from sglang.test.kits.spec_retract_kit import RetractTestCase, leave_swa
+
+register_cpu_ci(est_time=15, suite="base-a-test-cpu")
+
+PROMPT_LEN = 100
+WINDOW = 32
+ACCEPTED = 4
+# Steps until the window has just left the prompt.
+LEAVES = WINDOW // ACCEPTED
+
+
+def each_cache(**options):
+    """Run a test with each cache that shares prefixes."""
+
+    def decorate(test):
+        @functools.wraps(test)
+        def run(self):
+            for cache in prefix_cache_kinds()[1:]:
+                with self.subTest(cache=cache):
+                    rig = self.make_rig(cache=cache, sliding_window=WINDOW, **options)
+                    self.idle, self.taken = rig.free_counts(), []
+                    test(self, rig)
+
+        return run
+
+    return decorate
+
+
+class TestSwaPrefixLockRelease(RetractTestCase):
+    # What the requests own themselves is evicted at each step.
+    eviction_interval = 1
+
+    def start(self, rig, rids="ab", *, steps):
+        """Requests of different prompts, ``steps`` decode steps later."""
+        reqs = [
+            rig.make_req(prompt_len=PROMPT_LEN, rid=rid, first_token=ord(rid))
+            for rid in rids
+        ]
+        batch = rig.start(reqs)
+        for _ in range(steps):
+            rig.step(batch, accepted=ACCEPTED)
+        return batch
+
+    def evict_swa(self, rig):
+        """Evict all SWA that the tree may evict."""
+        evictable = rig.tree_cache.swa_evictable_size()
+        rig.tree_cache.evict(EvictParams(num_tokens=0, swa_num_tokens=evictable))
+        self.assertEqual(rig.tree_cache.swa_evictable_size(), 0)
+        return evictable
+
+    def take_all(self, rig):
+        """Leave no SWA slot, neither free nor in the tree."""
+        self.evict_swa(rig)
+        self.taken.append(leave_swa(rig, 0))
+
+    def give_back(self, rig):
+        """Undo :meth:`take_all`."""
+        while self.taken:
+            rig.allocator.swa_attn_allocator.free(self.taken.pop())
+
+    def reclaim(self, rig, batch):
+        """Let the memory check fail once, so that it reclaims what is dead."""
+        self.take_all(rig)
+        return batch.check_decode_mem()
+
+    def locked(self, rig):
+        return rig.tree_cache.swa_protected_size()
+
+    def finish(self, rig, reqs):
+        """All slots come back, and no lock is left."""
+        rig.process_result()
+        for req in reqs:
+            rig.release(req)
+        self.give_back(rig)
+        cache = rig.tree_cache
+        full, swa, rows = rig.free_counts()
+        free = (full + cache.full_evictable_size(), swa + cache.swa_evictable_size())
+        self.assertEqual((*free, rows), self.idle)
+        self.assertEqual(cache.full_protected_size(), 0)
+        self.assertEqual(cache.swa_protected_size(), 0)
+        cache.sanity_check()
+
+    def assert_window_is_there(self, rig, req):
+        """What the next forward of ``req``, or the one in flight, may read."""
+        holder = req.kv if hasattr(req.kv, "req_pool_idx") else req
+        row = rig.req_to_token_pool.req_to_token[holder.req_pool_idx]
+        last = req.seqlen - 1
+        slots = row[max(0, last - WINDOW) : last].long()
+        mapping = rig.allocator.full_to_swa_index_mapping
+        self.assertTrue(bool((mapping[slots] > 0).all()))
+
+    @each_cache()
+    def test_prefix_behind_the_window_prevents_retraction(self, rig):
+        batch = self.start(rig, steps=LEAVES + 2)
+        self.assertGreaterEqual(self.locked(rig), 2 * WINDOW)
+        # What the requests own does for a step; the prompts do for many.
+        for _ in range(4):
+            self.take_all(rig)
+            batch = rig.decode(batch, accepted=ACCEPTED)
+        self.assertEqual(rig.retracted, [])
+        self.assertEqual(self.locked(rig), 0)
+        self.finish(rig, batch.reqs)
+
+    @each_cache()
+    def test_only_what_is_dead_is_given_up(self, rig):
+        batch = self.start(rig, steps=3)
+        dead_end = batch.reqs[0].seqlen - 1 - WINDOW
+        self.assertLess(dead_end, PROMPT_LEN)
+        self.assertTrue(self.reclaim(rig, batch))
+        self.assertEqual(self.locked(rig), 2 * (PROMPT_LEN - dead_end))
+        self.finish(rig, batch.reqs)
+
+    @each_cache()
+    def test_lock_is_kept_until_the_window_has_left(self, rig):
+        batch = self.start(rig, steps=LEAVES)
+        early, late = batch.reqs
+        early.output_ids.pop()
+        locked = self.locked(rig) // 2
+        late.decode_batch_idx = 0  # its extend may be in flight
+        self.reclaim(rig, batch)
+        self.assertEqual(self.locked(rig), 1 + locked)
+        early.output_ids.append(1)
+        self.reclaim(rig, batch)
+        self.assertEqual(self.locked(rig), locked)
+        self.finish(rig, batch.reqs)
+
+    @each_cache(page_size=16)
+    def test_whole_pages_are_given_up(self, rig):
+        batch = self.start(rig, steps=1)
+        # Each request's window begins within a page, the first of its lock.
+        locked = self.locked(rig)
+        self.reclaim(rig, batch)
+        self.assertLessEqual(self.locked(rig), locked)
+        self.assertEqual(self.locked(rig), 2 * WINDOW)
+        for _ in range(16 // ACCEPTED):
+            self.give_back(rig)
+            rig.step(batch, accepted=ACCEPTED)
+        self.reclaim(rig, batch)
+        self.assertEqual(self.locked(rig), 2 * (WINDOW - 16))
+        self.finish(rig, batch.reqs)
+
+    @each_cache()
+    def test_retained_checkpoint_is_kept(self, rig):
+        if not hasattr(rig.tree_cache, "swa_retain_floor"):
+            self.skipTest("no cache of this release retains more than a window")
+        batch = self.start(rig, steps=LEAVES + 2)
+        with patch.object(
+            rig.tree_cache, "swa_retain_floor", lambda req: PROMPT_LEN - 10
+        ):
+            self.reclaim(rig, batch)
+        self.assertEqual(self.locked(rig), 2 * 10)
+        self.finish(rig, batch.reqs)
+
+    @each_cache()
+    def test_large_node_is_split(self, rig):
+        # Most releases lock a node as a whole, however many windows it spans.
+        prefix_len = 3 * PROMPT_LEN
+        short, req = [
+            rig.make_req(prompt_len=length, rid="r", first_token=1)
+            for length in (prefix_len + WINDOW, prefix_len + 1)
+        ]
+        rig.start([short])
+        rig.release(short)
+        batch = rig.start([req])
+        rig.step(batch, accepted=ACCEPTED)
+        self.assertGreaterEqual(self.locked(rig), WINDOW)
+        self.reclaim(rig, batch)
+        dead_end = req.seqlen - 1 - WINDOW
+        self.assertLessEqual(self.locked(rig), prefix_len + 1 - dead_end)
+        self.assert_window_is_there(rig, req)
+        self.finish(rig, [req])
+
+    @each_cache()
+    def test_other_holders_keep_theirs(self, rig):
+        old, young = [
+            rig.make_req(prompt_len=PROMPT_LEN, rid=rid, first_token=1)
+            for rid in ("old", "young")
+        ]
+        batch = rig.start([old])
+        for _ in range(LEAVES + 2):
+            rig.step(batch, accepted=ACCEPTED)
+        other = rig.start([young])
+        rig.step(other, accepted=ACCEPTED)
+        self.reclaim(rig, batch)
+        self.evict_swa(rig)
+        self.assert_window_is_there(rig, young)
+        self.reclaim(rig, other)
+        dead_end = young.seqlen - 1 - WINDOW
+        self.assertEqual(self.locked(rig), PROMPT_LEN - dead_end)
+        self.assert_window_is_there(rig, young)
+        self.finish(rig, [old, young])
+
+    def check_released_once(self, rig, *, steps):
+        """One request finishes, one is retracted and resumed, one goes on."""
+        batch = self.start(rig, "abc", steps=steps)
+        for _ in range(2):
+            self.reclaim(rig, batch)
+        done, *rest = batch.reqs
+        rig.release(done)
+        batch.filter_batch(keep_indices=[1, 2])
+        while not rig.retracted:
+            self.take_all(rig)
+            batch = rig.decode(batch, accepted=ACCEPTED)
+        self.assertEqual(len(batch.reqs), 1)
+        self.give_back(rig)
+        self.evict_swa(rig)
+        (retracted,) = rig.retracted
+        resumed = rig.start([retracted])
+        rig.step(resumed, accepted=ACCEPTED)
+        self.reclaim(rig, resumed)
+        self.finish(rig, rest)
+
+    @each_cache()
+    def test_lock_is_released_once(self, rig):
+        self.check_released_once(rig, steps=LEAVES + 2)
+
+    @each_cache()
+    def test_rest_of_a_lock_is_released_once(self, rig):
+        self.check_released_once(rig, steps=3)
+
+    @each_cache()
+    def test_finished_request_is_left_alone(self, rig):
+        batch = self.start(rig, steps=LEAVES + 2)
+        done, running = batch.reqs
+        rig.release(done)
+        # Without speculation the need does not depend on what is allocated.
+        batch.spec_algorithm = SpeculativeAlgorithm.NONE
+        self.reclaim(rig, batch)
+        self.assertEqual(self.locked(rig), 0)
+        self.finish(rig, [running])
+
+    @each_cache()
+    def test_evicted_prefix_is_computed_again(self, rig):
+        batch = self.start(rig, "a", steps=LEAVES + 2)
+        self.reclaim(rig, batch)
+        full = rig.allocator.full_available_size()
+        self.evict_swa(rig)
+        # The request still reads the full KV of its prompt.
+        self.assertEqual(rig.allocator.full_available_size(), full)
+        self.give_back(rig)
+        again = rig.make_req(prompt_len=PROMPT_LEN, rid="again", first_token=ord("a"))
+        second = rig.start([again])
+        self.assertEqual(second.prefix_lens, [0])
+        for _ in range(2):
+            rig.step(second, accepted=ACCEPTED)
+            self.assert_window_is_there(rig, again)
+        self.assert_window_is_there(rig, batch.reqs[0])
+        self.finish(rig, [*batch.reqs, again])
+
+    @each_cache(overlap=True)
+    def test_forward_in_flight_keeps_its_window(self, rig):
+        batch = self.start(rig, steps=1)
+        for _ in range(LEAVES + 4):
+            rig.step(batch, accepted=ACCEPTED)
+            self.reclaim(rig, batch)
+            self.evict_swa(rig)
+            for req in batch.reqs:
+                self.assert_window_is_there(rig, req)
+            self.give_back(rig)
+        self.assertEqual(self.locked(rig), 0)
+        self.finish(rig, batch.reqs)
+
+
+if __name__ == "__main__":
+    unittest.main()
