@@ -21,6 +21,7 @@ import torch
 from sglang.srt.managers.schedule_batch import Req, ScheduleBatch
 from sglang.srt.managers.schedule_policy import SchedulePolicy
 from sglang.srt.runtime_context import get_context
+from sglang.test.kits.features import HAS_BEAM_COORDINATOR
 from sglang.test.kits.spec_decode_kit import VOCAB_SIZE, SpecDecodeTestCase
 from sglang.test.kits.spec_retract_kit import RetractRig
 
@@ -137,7 +138,8 @@ class PrefillRig(RetractRig):
         def same(batch, *args, **kwargs):
             return batch
 
-        scheduler.beam_coordinator.pending_member_rows = lambda batch: 0
+        if HAS_BEAM_COORDINATOR:
+            scheduler.beam_coordinator.pending_member_rows = lambda batch: 0
         vars(scheduler).update(
             dict.fromkeys(_OFF),
             page_size=self.page_size,
