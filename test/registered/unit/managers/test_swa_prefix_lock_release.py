@@ -12,6 +12,7 @@ from unittest.mock import patch
 from sglang.srt.mem_cache.base_prefix_cache import EvictParams
 from sglang.srt.speculative.spec_info import SpeculativeAlgorithm
 from sglang.test.ci.ci_register import register_cpu_ci
+from sglang.test.kits.features import HAS_RETAIN_FLOOR
 from sglang.test.kits.spec_decode_caches import prefix_cache_kinds
 from sglang.test.kits.spec_retract_kit import RetractTestCase, leave_swa
 
@@ -127,17 +128,35 @@ class TestSwaPrefixLockRelease(RetractTestCase):
 
     @each_cache()
     def test_lock_is_kept_until_the_window_has_left(self, rig):
-        batch = self.start(rig, steps=LEAVES)
-        early, late = batch.reqs
-        early.output_ids.pop()
-        locked = self.locked(rig) // 2
-        late.decode_batch_idx = 0  # its extend may be in flight
+        batch = self.start(rig, "a", steps=LEAVES)
+        (req,) = batch.reqs
+        req.output_ids.pop()
         self.reclaim(rig, batch)
-        self.assertEqual(self.locked(rig), 1 + locked)
-        early.output_ids.append(1)
+        self.assertEqual(self.locked(rig), 1)
+        req.output_ids.append(1)
         self.reclaim(rig, batch)
-        self.assertEqual(self.locked(rig), locked)
+        self.assertEqual(self.locked(rig), 0)
         self.finish(rig, batch.reqs)
+
+    @each_cache(overlap=True)
+    def test_extend_in_flight_keeps_its_window(self, rig):
+        first, second = [
+            rig.make_req(prompt_len=length, rid="r", first_token=1)
+            for length in (PROMPT_LEN, 2 * PROMPT_LEN)
+        ]
+        rig.start([first])
+        rig.process_result()
+        rig.release(first)
+        batch = rig.start([second])
+        self.reclaim(rig, batch)
+        self.evict_swa(rig)
+        # It begins behind the prefix that it has found.
+        self.assertEqual(self.locked(rig), WINDOW)
+        slots = rig.req_to_token_pool.req_to_token[batch.req_pool_indices[0]].long()
+        mapping = rig.allocator.full_to_swa_index_mapping
+        read = slots[PROMPT_LEN - WINDOW : 2 * PROMPT_LEN]
+        self.assertTrue(bool((mapping[read] > 0).all()))
+        self.finish(rig, [second])
 
     @each_cache(page_size=16)
     def test_whole_pages_are_given_up(self, rig):
@@ -154,17 +173,17 @@ class TestSwaPrefixLockRelease(RetractTestCase):
         self.assertEqual(self.locked(rig), 2 * (WINDOW - 16))
         self.finish(rig, batch.reqs)
 
-    @each_cache()
-    def test_retained_checkpoint_is_kept(self, rig):
-        if not hasattr(rig.tree_cache, "swa_retain_floor"):
-            self.skipTest("no cache of this release retains more than a window")
-        batch = self.start(rig, steps=LEAVES + 2)
-        with patch.object(
-            rig.tree_cache, "swa_retain_floor", lambda req: PROMPT_LEN - 10
-        ):
-            self.reclaim(rig, batch)
-        self.assertEqual(self.locked(rig), 2 * 10)
-        self.finish(rig, batch.reqs)
+    if HAS_RETAIN_FLOOR:
+
+        @each_cache()
+        def test_retained_checkpoint_is_kept(self, rig):
+            batch = self.start(rig, steps=LEAVES + 2)
+            with patch.object(
+                rig.tree_cache, "swa_retain_floor", lambda req: PROMPT_LEN - 10
+            ):
+                self.reclaim(rig, batch)
+            self.assertEqual(self.locked(rig), 2 * 10)
+            self.finish(rig, batch.reqs)
 
     @each_cache()
     def test_large_node_is_split(self, rig):

@@ -81,13 +81,16 @@ class TestReclaimBeforeRetraction(RetractTestCase):
                 )
 
     def test_extend_in_flight_is_left_alone(self):
-        rig, batch = self.start("ab")
-        batch.reqs[0].decode_batch_idx = 0
+        rig = self.make_rig(sliding_window=WINDOW, overlap=True)
+        req = rig.make_req(prompt_len=1000)
+        batch = rig.start([req])
         leave_swa(rig, 0)
+        self.assertFalse(batch.check_decode_mem())
+        self.assertEqual(swa_evicted_len(req), 0)
+        rig.process_result()
+        self.assertEqual(req.decode_batch_idx, 0)
         self.assertTrue(batch.check_decode_mem())
-        self.assertEqual(
-            [swa_evicted_len(req) for req in batch.reqs], [0, FRONTIER - WINDOW]
-        )
+        self.assertEqual(swa_evicted_len(req), 1000 - WINDOW)
 
     def test_request_without_kv_is_skipped(self):
         rig, batch = self.start("ab")

@@ -78,8 +78,7 @@ class Load:
 
     def reclaim(self):
         for batch in self.batches:
-            if batch.reqs[0].decode_batch_idx:
-                self.case.reclaim(self.rig, batch)
+            self.case.reclaim(self.rig, batch)
         if any(not batch.reqs[0].decode_batch_idx for batch in self.batches):
             # Its extend may be in flight, and it may share what is dead to others.
             return
