@@ -40,7 +40,16 @@ def each_cache(test):
 class TestReclaimBeforeTreeEviction(RetractTestCase):
     eviction_interval = INTERVAL
 
-    def start(self, cache, *, dead, cached_len=60, taken=True, **options):
+    def start(
+        self,
+        cache,
+        *,
+        dead,
+        prompt_len=PROMPT_LEN,
+        cached_len=60,
+        taken=True,
+        **options,
+    ):
         """Two requests that own ``dead`` tokens out of their windows, beside two
         cached prompts and, if the rest is ``taken``, no free SWA slot."""
         rig = self.make_rig(sliding_window=WINDOW, cache=cache, **options)
@@ -50,7 +59,7 @@ class TestReclaimBeforeTreeEviction(RetractTestCase):
             rig.start([finished])
             rig.release(finished)
         reqs = [
-            rig.make_req(prompt_len=PROMPT_LEN, rid=rid, first_token=ord(rid))
+            rig.make_req(prompt_len=prompt_len, rid=rid, first_token=ord(rid))
             for rid in "ab"
         ]
         batch = rig.start(reqs)
@@ -141,6 +150,20 @@ class TestReclaimBeforeTreeEviction(RetractTestCase):
         self.assertEqual(self.visits(batch), [])
 
     @each_cache
+    def test_own_prefix_is_spared_too(self, cache):
+        # Its lock keeps the prefix for the next request that shares it.
+        rig, batch = self.start(cache, dead=0, prompt_len=WINDOW)
+        locked = rig.tree_cache.swa_protected_size()
+        rig.allocator.swa_attn_allocator.free(self.taken)
+        self.advance(rig, batch, *[ACCEPTED] * (WORTHWHILE // ACCEPTED))
+        leave_swa(rig, 0)
+        evictable = self.evictable(rig)
+        self.assertTrue(batch.check_decode_mem())
+        self.assertEqual(self.evicted(batch), [WINDOW + WORTHWHILE] * 2)
+        self.assertEqual(rig.tree_cache.swa_protected_size(), locked)
+        self.assertGreaterEqual(self.evictable(rig), evictable)
+
+    @each_cache
     def test_last_cached_tokens_are_kept(self, cache):
         # The tree alone would not do, so that even a few dead tokens count.
         rig, batch = self.start(cache, dead=WORTHWHILE - 1, cached_len=2)
@@ -162,9 +185,9 @@ class TestReclaimBeforeTreeEviction(RetractTestCase):
         """The requests of each pass that the next memory check makes."""
         passes, reclaim = [], getattr(ScheduleBatch, "_reclaim_swa", None)
 
-        def record(batch, requests):
+        def record(batch, requests, **kwargs):
             passes.append([req.rid for req in requests])
-            reclaim(batch, requests)
+            reclaim(batch, requests, **kwargs)
 
         with patch.object(ScheduleBatch, "_reclaim_swa", record, create=True):
             batch.check_decode_mem()
