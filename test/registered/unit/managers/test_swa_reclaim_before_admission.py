@@ -5,6 +5,7 @@ chunk, thus after its admission. Both would be too late for a full pool.
 """
 
 import unittest
+from itertools import product
 from unittest.mock import patch
 
 from sglang.srt.managers import scheduler
@@ -231,6 +232,32 @@ class TestWaitingRequest(PrefillTestCase):
                 leave_swa(rig, 0)
                 self.assertTrue(self.admits(rig, 90))
                 self.assert_evicted(reqs, *[self.FRONTIER - WINDOW] * 2)
+
+    def test_prefix_that_it_shares_is_kept(self):
+        # A running request gives up its lock on the prefix that this one has found.
+        for cache, page_size in product(prefix_cache_kinds()[1:], (1, 16)):
+            with self.subTest(cache=cache, page_size=page_size):
+                rig = self.make_rig(
+                    chunk=4 * CHUNK,
+                    sliding_window=WINDOW,
+                    cache=cache,
+                    page_size=page_size,
+                )
+                prompt_len = 2 * CHUNK
+                old = self.make_req(rig, prompt_len, rid="old", first_token=1)
+                rig.submit(old)
+                while len(old.output_ids) <= self.FRONTIER:
+                    rig.iterate(accepted=4)
+                leave_swa(rig, 0)
+                new = self.make_req(rig, prompt_len + WINDOW, rid="new", first_token=1)
+                rig.scheduler.waiting_queue[:] = [new]
+                self.assertEqual(self.next_prefill(rig), [new])
+                row = rig.req_to_token_pool.req_to_token[
+                    (new.kv if hasattr(new.kv, "req_pool_idx") else new).req_pool_idx
+                ].long()
+                mapping = rig.allocator.full_to_swa_index_mapping
+                window = row[prompt_len - WINDOW : prompt_len + WINDOW]
+                self.assertTrue(bool((mapping[window] > 0).all()))
 
     def start_chunked(self, room: int, **options) -> tuple[PrefillRig, list[Req], Req]:
         """:meth:`start`, and a request whose first chunk is the tree's. Of the SWA
