@@ -124,47 +124,42 @@ def _retraction(caches: Sequence[str]) -> dict[str, Task]:
 
 
 def _pd(caches: Sequence[str]) -> dict[str, Task]:
-    requests, prompt_len, output_len = 96, 64, 600
+    sizes = dict(page_size=1, max_reqs=96, max_context_len=664)
     return {
         name: dict(
             type="overload",
             node=node(
-                65_536,
-                page_size=1,
-                max_reqs=requests,
-                max_context_len=prompt_len + output_len,
-                disaggregation="decode",
-                host_copy=host_copy,
+                65_536, disaggregation="decode", host_copy=name == "with", **sizes
             ),
-            requests=requests,
-            prompt_len=prompt_len,
-            output_len=output_len,
+            requests=96,
+            prompt_len=64,
+            output_len=600,
         )
-        for name, host_copy in (("with", True), ("without", False))
+        for name in ("with", "without")
     }
 
 
-_BATCHES = (1, 8, 32, 128, 256)
-
-
-def _steady(requests: int, page_size: int = PAGE) -> Task:
-    # As large an SWA pool as the full one: v0.5.16 as released keeps every token.
-    size, context = requests * 8_192, 8_192
-    options = node(
-        size, page_size=page_size, max_reqs=requests, max_context_len=context
-    )
-    return dict(node=options | {"swa_size": size}, requests=requests)
+def _steady(kind: str, page_size: int, **options: Any) -> dict[str, Task]:
+    """Batches of long requests, in as large an SWA pool as the full one: v0.5.16 as
+    released keeps every token."""
+    tasks, context = {}, 8_192
+    for requests in (1, 8, 32, 128, 256):
+        size = requests * context
+        pools = node(
+            size, page_size=page_size, max_reqs=requests, max_context_len=context
+        )
+        pools["swa_size"] = size
+        tasks[str(requests)] = dict(type=kind, requests=requests, node=pools, **options)
+    return tasks
 
 
 def _cost(caches: Sequence[str]) -> dict[str, Task]:
-    return {str(n): dict(type="prepare_cost", steps=64, **_steady(n)) for n in _BATCHES}
+    return _steady("prepare_cost", PAGE, steps=64)
 
 
 def _check(caches: Sequence[str]) -> dict[str, Task]:
     # With pages of one token every step needs memory, so that every check can fail.
-    return {
-        str(n): dict(type="check_cost", **_steady(n, page_size=1)) for n in _BATCHES
-    }
+    return _steady("check_cost", page_size=1)
 
 
 def _retract_loop(caches: Sequence[str]) -> dict[str, Task]:
@@ -178,20 +173,16 @@ def _retract_loop(caches: Sequence[str]) -> dict[str, Task]:
 
 def _summaries(records: list[Record]) -> Record:
     """The rounds of one tree as one: of each list of numbers what it says."""
-    return {
-        name: _summary([value for record in records for value in record[name]])
-        for name in records[0]
-    }
-
-
-def _summary(values: list[int]) -> dict[str, float]:
-    ordered = sorted(values)
-    return dict(
-        count=len(ordered),
-        median=statistics.median(ordered),
-        mean=round(statistics.fmean(ordered), 1),
-        max=ordered[-1],
-    )
+    summaries = {}
+    for name in records[0]:
+        values = [value for record in records for value in record[name]]
+        summaries[name] = dict(
+            count=len(values),
+            median=statistics.median(values),
+            mean=round(statistics.fmean(values), 1),
+            max=max(values),
+        )
+    return summaries
 
 
 def _lists(records: list[Record]) -> Record:
@@ -203,10 +194,9 @@ FIGURES = {
     "growth": Figure(
         title="One generation of 100,000 tokens",
         note=(
-            "One `ignore_eos` request, pools of 778,496 full-attention and 77,824 SWA "
-            "tokens, page 256, window 128, 6 draft tokens, acceptance uniform on 1 to "
-            "6. *SWA steady*, of a generation that finished, is what the samples of "
-            "every 1,000 tokens lie between while it runs, from 2,000 tokens on."
+            "Pools of 778,496 full-attention and 77,824 SWA tokens, page 256, window "
+            "128, 6 draft tokens, acceptance uniform on 1 to 6. *SWA steady*: what the "
+            "samples of every 1,000 tokens lie between, from 2,000 tokens on."
         ),
         alt=(
             "SWA tokens in use against generated tokens, on the oldest release: as "
@@ -221,10 +211,9 @@ FIGURES = {
         title="Equal requests at once, 1,024 tokens in and 32,768 out",
         note=(
             "Pools of 3,727,360 full-attention and 372,736 SWA tokens, page 256, "
-            "window 128. The part of the SWA pool that was in use at the peak; "
-            "*retracted* where not all requests ran to their ends together. *most "
-            "that fit*: with one request more, one is retracted; *full then*: the "
-            "pool that this one finds full."
+            "window 128. The part of the SWA pool in use at the peak; *retracted* where "
+            "not all requests ran to their ends together. *most that fit*: with one "
+            "more, one is retracted; *full then*: the pool that this one finds full."
         ),
         alt="The most requests that run without a retraction, per release",
         tasks=_capacity,
@@ -296,11 +285,10 @@ FIGURES = {
     "retract_loop": Figure(
         title="A retraction without a dead slot, in milliseconds",
         note=(
-            "The memory check and the retractions that follow until the rest fits: 256 "
-            "requests within their window, neither a full-attention nor an SWA slot "
-            "free. Both trees retract the same requests, and took turns in one run; "
-            "the ratio, the median of the rounds' ratios, is the price of having "
-            "looked for dead slots, and must not pass the bound."
+            "The memory check and the retractions until the rest fits: 256 requests "
+            "within their window, no slot free in either pool. Both trees retract the "
+            "same requests, and took turns in one run; the ratio, the median of the "
+            "rounds' ratios, is the price of looking, and must not pass the bound."
         ),
         tasks=_retract_loop,
         key="page, cache",

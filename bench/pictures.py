@@ -71,8 +71,6 @@ def _growth(rows: list[Row]) -> Figure:
     axes.text(0.01, limit * 1.02, f"the SWA pool: {limit:,} tokens", **above)
     for row in rows:
         _generation(axes, row)
-        if row.tree == PATCHED:
-            _closer(axes, row.record)
     axes.set_title(f"{release}: sliding-window KV of one generation", fontsize=12)
     axes.set_xlabel("generated tokens")
     axes.set_ylabel("SWA tokens in use")
@@ -91,23 +89,8 @@ def _generation(axes: Axes, row: Row) -> None:
         tokens, swa = (*tokens, record["output_tokens"]), (*swa, record["swa_peak"])
         axes.plot(tokens[-1], swa[-1], "X", color=colour, markersize=9, clip_on=False)
     ended = f"{record['outcome']} at {record['output_tokens']:,}"
-    axes.plot(tokens, swa, color=colour, label=f"{_LABELS[row.tree]}: {ended}")
-
-
-def _closer(axes: Axes, record) -> None:
-    """The patched line once more, where its steps can be seen."""
-    inset = axes.inset_axes((0.66, 0.17, 0.33, 0.26))
-    inset.set_facecolor("white")
-    colour, peak = _COLOURS[PATCHED], record["swa_peak"]
-    # The last sample was taken when all was given back.
-    tokens, swa = zip(*record["swa_samples"][:-1])
-    inset.plot(tokens, swa, color=colour, linewidth=1, drawstyle="steps")
-    inset.set_title(f"patched, closer: at most {peak:,}", color=colour)
-    inset.set_ylim(0, peak * 1.15)
-    inset.yaxis.set_major_locator(ticker.MultipleLocator(max(1, peak // 4)))
-    inset.set_xticks((0, record["output_tokens"] // 2, record["output_tokens"]))
-    inset.tick_params(labelsize=8)
-    _thousands(inset)
+    label = f"{_LABELS[row.tree]}: {ended}, at most {record['swa_peak']:,}"
+    axes.plot(tokens, swa, color=colour, label=label)
 
 
 def _capacity(rows: list[Row]) -> Figure:
@@ -146,7 +129,9 @@ def _retraction(rows: list[Row]) -> Figure:
         for axes, load in zip(line, LOADS):
             for row in rows:
                 if (row.release, row.name) == (release, f"{load}, unified"):
-                    _line(axes, row.tree, _retractions(row))
+                    samples = row.record["samples"]
+                    points = [(s["decode_steps"], s["retracted"]) for s in samples]
+                    _line(axes, row.tree, points)
             if release == shown[0]:
                 axes.set_title(load.replace(", ", "\n"), fontsize=9)
             axes.yaxis.set_major_locator(ticker.MaxNLocator(4, integer=True))
@@ -158,11 +143,6 @@ def _retraction(rows: list[Row]) -> Figure:
     figure.supxlabel("decode steps", fontsize=10)
     _legend(figure, grid[0][0])
     return figure
-
-
-def _retractions(row: Row) -> list[tuple[int, int]]:
-    samples = row.record["samples"]
-    return [(sample["decode_steps"], sample["retracted"]) for sample in samples]
 
 
 def _cost(rows: list[Row]) -> Figure:

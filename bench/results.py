@@ -66,13 +66,6 @@ class Results(msgspec.Struct, kw_only=True):
         kept = {row.key: row for row in (*self.rows, *rows)}
         self.rows = sorted(kept.values(), key=_order)
 
-    def drop_others(self, made: Sequence[Row]) -> None:
-        """Drop rows of the same figure, release and tree that are made no more."""
-        kept = {row.key for row in made}
-        places = {key[:3] for key in kept}
-        rows = self.rows
-        self.rows = [r for r in rows if r.key in kept or r.key[:3] not in places]
-
     def names(self, figure: str, release: str, tree: str) -> set[str]:
         """The tasks of which there are rows."""
         place = (figure, release, tree)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack
@@ -14,7 +15,7 @@ from dspark_patches.readme import served
 from .figures import FIGURES, names_of
 from .place import Place, place, say
 from .results import RELEASED, TREES, Results, Row
-from .worker import Worker, Workers
+from .worker import Worker, start
 
 # A release, figures, and the trees in which they run, in turns.
 Job = tuple[str, Sequence[str], Sequence[str]]
@@ -27,12 +28,10 @@ def run(
     jobs: int,
     save: Callable[[Results], None],
 ) -> None:
-    """Run every figure to its end.
+    """Run figures on releases to their end; without names, those of each release.
 
     Args:
         results: which take in the rows, each when it is there.
-        releases: their tags.
-        figures: by name; none for those that are made of each release.
         jobs: processes at a time; what is timed is run by itself in any case.
         save: called after each change of the results.
 
@@ -42,12 +41,10 @@ def run(
     """
     # Now, not when it ends: the clone may have moved on by then.
     files = {tag: served(bases.find(tag)) for tag in releases}
-    made: list[Row] = []
     lock = threading.Lock()
 
     def keep(host: str, rows: list[Row]) -> None:
         with lock:
-            made.extend(rows)
             results.host = host
             results.add(files[rows[0].release], rows)
             save(results)
@@ -56,8 +53,6 @@ def run(
     with place() as where:
         _run(where, parallel, jobs, keep)
         _run(where, alone, 1, keep)
-    results.drop_others(made)
-    save(results)
 
 
 def _jobs(
@@ -79,14 +74,17 @@ def _jobs(
 
 def _run(where: Place, jobs: Sequence[Job], many: int, keep) -> None:
     """Run jobs in threads, which wait for processes; they end with this."""
-    workers = Workers()
+    live: list[Worker] = []
 
     def job(tag: str, names: Sequence[str], trees: Mapping) -> None:
         with ExitStack() as stack:
-            live = {t: stack.enter_context(workers.start(trees[t])) for t in trees}
-            host = next(iter(live.values())).host
+            workers = {
+                tree: stack.enter_context(start(root, live))
+                for tree, root in trees.items()
+            }
+            host = next(iter(workers.values())).host
             for name in names:
-                for rows in _measure(tag, name, live):
+                for rows in _measure(tag, name, workers):
                     keep(f"{host}, {platform.system()} {platform.machine()}", rows)
 
     # Trees are made one by one: pip and git are quick, and their errors plain.
@@ -104,13 +102,14 @@ def _run(where: Place, jobs: Sequence[Job], many: int, keep) -> None:
                 for future in done:
                     future.result()
         finally:
-            workers.stop()
-            pool.shutdown(cancel_futures=True)
+            pool.shutdown(wait=False, cancel_futures=True)
+            while any(future.running() for future in futures):
+                for process in tuple(live):
+                    process.kill()
+                time.sleep(0.1)
 
 
-def _measure(
-    tag: str, name: str, workers: Mapping[str, Worker]
-) -> Iterator[list[Row]]:
+def _measure(tag: str, name: str, workers: Mapping[str, Worker]) -> Iterator[list[Row]]:
     """Run a figure's tasks, each in all trees in turns; the rows of one task."""
     figure = FIGURES[name]
     caches = next(iter(workers.values())).caches

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from dspark_patches import bases
 
@@ -23,13 +23,13 @@ def table(results: Results, name: str, task: str = "") -> str:
         Markdown, numbers to the right; empty where there are no rows.
     """
     figure = FIGURES[name]
-    head = ["release", *([] if task else [figure.key])]
+    head = [*([] if task else [figure.key]), "release"]
     lines = [[*head, *figure.columns], [":--"] * len(head)]
     lines[1] += ["--:"] * len(figure.columns)
     for key, releases in _found(results, name).items():
         if task in ("", key):
             for span, cells in _spans(releases, name):
-                lines.append([span, *([] if task else [key]), *cells])
+                lines.append([*([] if task else [key]), span, *cells])
     if len(lines) == 2:
         return ""
     return "".join("| " + " | ".join(cells) + " |\n" for cells in lines)
@@ -53,13 +53,10 @@ def _spans(
     order = list(bases.load())
     for tag, trees in releases.items():
         cells = tuple(cell(trees) for cell in FIGURES[name].columns.values())
-        if spans and spans[-1][1] == cells and _next(spans[-1][0][-1], order) == tag:
-            spans[-1][0].append(tag)
+        tags, before = spans[-1] if spans else ([""], ())
+        if cells == before and order.index(tag) == order.index(tags[-1]) + 1:
+            tags.append(tag)
         else:
             spans.append(([tag], cells))
     for tags, cells in spans:
         yield tags[0] if len(tags) == 1 else f"{tags[0]} to {tags[-1]}", cells
-
-
-def _next(tag: str, order: Iterable[str]) -> str:
-    return dict(zip(order, [*order][1:])).get(tag, "")

@@ -43,8 +43,8 @@ ABORTED, FINISHED = growth("aborted", 77_811, 77_824), growth("finished", 100_00
 
 def test_growth_stands_before_beside_after():
     assert cells(*rows("growth", released=ABORTED, patched=FINISHED)) == {
-        "release": "v0.5.16",
         "cache": "chunk",
+        "release": "v0.5.16",
         "outcome": "aborted at 77,811 -> finished at 100,000",
         "SWA peak": "77,824 -> 512",
         "SWA steady": "none -> 3,072 to 3,072",
@@ -74,13 +74,13 @@ def test_releases_of_which_it_says_the_same_share_a_row():
     lines = [line.split(" | ")[:2] for line in text.splitlines()[2:]]
     # v0.5.17 and v0.5.21 are not known to be alike.
     assert lines == [
-        ["| v0.5.16", "chunk"],
-        ["| v0.5.18 to v0.5.20", "chunk"],
-        ["| v0.5.22", "chunk"],
-        ["| v0.5.16", "unified"],
-        ["| v0.5.18 to v0.5.19", "unified"],
-        ["| v0.5.20", "unified"],
-        ["| v0.5.22", "unified"],
+        ["| chunk", "v0.5.16"],
+        ["| chunk", "v0.5.18 to v0.5.20"],
+        ["| chunk", "v0.5.22"],
+        ["| unified", "v0.5.16"],
+        ["| unified", "v0.5.18 to v0.5.19"],
+        ["| unified", "v0.5.20"],
+        ["| unified", "v0.5.22"],
     ]
     short = table(Results(rows=found), "growth", "chunk").splitlines()
     assert short[0].startswith("| release | outcome |")

@@ -1,4 +1,4 @@
-"""The simulator on the bases: the reported figures, and any order of events."""
+"""The simulator on the releases: the reported figures, and any order of events."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from bench import figures
 from bench.results import PATCHED, RELEASED
-from bench.worker import TaskFailed, Workers
+from bench.worker import TaskFailed, start
 from dspark_patches import bases
 
 TAGS = [base.tag for base in bases.with_series()]
@@ -16,23 +16,18 @@ UNEVICTED = ("v0.5.16", "v0.5.17")
 @pytest.fixture(scope="session")
 def workers(cases):
     """A process per tree, for as long as its test."""
-    live = Workers()
-
-    def start(tag: str, tree: str):
-        return live.start(cases.where.tree(tag, tree))
-
-    return start
+    return lambda tag, tree: start(cases.where.tree(tag, tree), [])
 
 
 @pytest.fixture(scope="module")
 def worker(workers):
-    """One in the newest base's patched tree, for tasks of no time."""
-    with workers(TAGS[-1], PATCHED) as started:
-        yield started
+    """One in the newest release's patched tree, for tasks of no time."""
+    with workers(TAGS[-1], PATCHED) as process:
+        yield process
 
 
 @pytest.mark.parametrize("tag", UNEVICTED)
-def test_a_released_base_loses_one_long_generation(workers, tag):
+def test_a_release_loses_one_long_generation(workers, tag):
     node = figures.node(figures.REPORTED_FULL)
     with workers(tag, RELEASED) as worker:
         record, _ = worker.run(dict(type="long_generation", node=node))
@@ -45,7 +40,7 @@ def test_a_released_base_loses_one_long_generation(workers, tag):
 
 
 @pytest.mark.parametrize("tag", TAGS)
-def test_a_patched_base_generates_100000_tokens(workers, tag):
+def test_a_patched_release_generates_100000_tokens(workers, tag):
     node = figures.node(figures.REPORTED_FULL)
     with workers(tag, PATCHED) as worker:
         record, _ = worker.run(dict(type="long_generation", node=node))
@@ -55,7 +50,7 @@ def test_a_patched_base_generates_100000_tokens(workers, tag):
 
 
 @pytest.mark.parametrize("tag", TAGS)
-def test_any_order_of_events_on_the_patched_base(cases, tag):
+def test_any_order_of_events_on_patched_releases(cases, tag):
     (outcome,) = cases.run(tag, PATCHED, "test_decode_machine.py")
     assert outcome.status == "passed", outcome
 
@@ -107,3 +102,19 @@ def test_no_more_is_accepted_than_was_drafted(worker, accepted):
     task = dict(type="long_generation", accepted=accepted)
     with pytest.raises(TaskFailed, match="cannot be accepted"):
         worker.run(task | dict(node=figures.node(32_768)))
+
+
+def test_one_more_than_the_most_that_fit_does_not(worker):
+    sizes = figures.node(4_096, page_size=16, max_context_len=512)
+    task = dict(type="capacity", requests=(2,), max_new_tokens=200, prompt_len=64)
+    record, _ = worker.run(task | dict(node=sizes | dict(swa_size=1_024)))
+    assert record["together"]["2"]["fit"] and not record["fails"]["fit"]
+    assert record["most"] >= 2
+    assert record["fails"]["swa_peak"] > 900
+
+
+def test_both_trees_retract_alike_where_nothing_is_dead(workers, worker):
+    task = dict(type="retract_loop", cache="chunk", page_size=64, requests=32)
+    with workers(TAGS[-1], RELEASED) as released:
+        records = [each.run(task)[0] for each in (released, worker)]
+    assert records[0]["retracted"] == records[1]["retracted"] > 0
