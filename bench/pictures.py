@@ -96,10 +96,10 @@ def _generation(axes: Axes, row: Row) -> None:
 def _capacity(rows: list[Row]) -> Figure:
     """The most requests without a retraction, per release."""
     releases = list(dict.fromkeys(row.release for row in rows))
-    figure, axes = pyplot.subplots(figsize=(_WIDTH, 3.4), layout="constrained")
+    figure, axes = pyplot.subplots(figsize=(_WIDTH, 3), layout="constrained")
     for place, tree in enumerate(TREES):
         bars = [row for row in rows if row.tree == tree]
-        drawn = axes.bar(
+        drawn = axes.barh(
             [releases.index(row.release) + (place - 0.5) * 0.38 for row in bars],
             [row.record["most"] for row in bars],
             0.36,
@@ -107,12 +107,12 @@ def _capacity(rows: list[Row]) -> Figure:
             label=_LABELS[tree],
         )
         axes.bar_label(drawn, padding=2)
-    axes.set_xticks(range(len(releases)), releases)
-    axes.set_xlim(-0.6, max(len(releases), 4) - 0.4)
+    axes.set_yticks(range(len(releases)), releases)
+    axes.invert_yaxis()
     title = "The most requests (1,024 in, 32,768 out) that run without a retraction"
     axes.set_title(title, fontsize=12, pad=26)
-    axes.set_ylabel("requests")
-    axes.margins(y=0.12)
+    axes.set_xlabel("requests")
+    axes.grid(False)
     axes.legend(loc="lower left", ncols=2, bbox_to_anchor=(-0.01, 0.99))
     return figure
 
