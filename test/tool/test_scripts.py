@@ -81,8 +81,10 @@ def test_arguments_reach_the_tool_whole(scripts):
 
 
 def test_the_bench_is_run_in_the_clone(scripts):
-    (scripts.root / "bench").mkdir()
-    (scripts.root / "bench" / "__main__.py").write_text("import sys; print(sys.argv)")
+    package = scripts.root / "bench"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "__main__.py").write_text("import sys; print(sys.argv)")
     done = scripts.run("bench", "v0.5.16", "a b", cwd=scripts.root / "some")
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith("'v0.5.16', 'a b']\n")
