@@ -27,7 +27,6 @@ _VERBS = (
     "export",
     "lock",
     "readme",
-    "bench",
     "exec",
 )
 

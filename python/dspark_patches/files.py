@@ -43,23 +43,6 @@ def replace_all(changes: Mapping[Path, bytes | None]) -> None:
             ) from error
 
 
-def writable(folder: Path) -> None:
-    """Make a folder, and try whether files can be written there.
-
-    Raises:
-        Precondition: they cannot.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=folder).close()
-    except OSError as error:
-        raise Precondition(
-            f"{folder} cannot be written",
-            cause=str(error),
-            next_step="name another folder, or mend its permissions",
-        ) from error
-
-
 def _stage(path: Path, content: bytes, stack: ExitStack) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(prefix=".staged-", dir=path.parent)

@@ -7,14 +7,14 @@ which the job that measures it writes.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from . import series
+from . import lock, series
 from .bases import Base
-from .bench.docs import RESULTS, outdated
-from .bench.form import load
+from .diff import blob_id
 from .errors import BadInput
 from .findings import Finding
 
@@ -23,7 +23,7 @@ _PART = re.compile(
     re.DOTALL,
 )
 # What writes the files below a folder of docs.
-_MAKERS = {"figures": " with `dspark-patches bench --readme`"}
+_MAKERS = {"figures": " with `scripts/bench --readme`"}
 _MEND = "run `dspark-patches readme`"
 
 
@@ -45,7 +45,7 @@ def check(text: str, bases: Sequence[Base], docs: Path) -> tuple[Finding, ...]:
     of other patches than the clone's.
 
     Raises:
-        BadInput: a part is unknown, a mail is broken, or the figures cannot be read.
+        BadInput: a part is unknown, or a mail or lock is broken.
     """
     parts = zip(_PART.finditer(text), _PART.finditer(fill(text, bases, docs)))
     return tuple(
@@ -58,6 +58,20 @@ def check(text: str, bases: Sequence[Base], docs: Path) -> tuple[Finding, ...]:
         for old, new in parts
         if old[0] != new[0]
     ) + _outdated_figures(bases, docs)
+
+
+def served(base: Base) -> dict[str, str]:
+    """What a release's figures stand for: its wheel, and the files that its series
+    makes of it, no tests."""
+    locked = lock.load(base)
+    blobs = sorted(locked.result_blobs().items())
+    text = "\n".join(
+        f"{path} {blob}" for path, blob in blobs if not series.is_test(path)
+    )
+    return {
+        "wheel_sha256": locked.wheel.sha256,
+        "series_blob": blob_id(text.encode()),
+    }
 
 
 def series_table(bases: Sequence[Base]) -> str:
@@ -83,16 +97,22 @@ def series_table(bases: Sequence[Base]) -> str:
 
 
 def _outdated_figures(bases: Sequence[Base], docs: Path) -> tuple[Finding, ...]:
-    path = docs / "figures" / RESULTS
-    tags = outdated(load(path), bases) if path.exists() else ()
+    """A finding where figures are missing, in part or all, or of other patches."""
+    path = docs / "figures" / "results.json"
+    made = json.loads(path.read_bytes())["releases"] if path.exists() else None
+    tags = [
+        base.tag
+        for base in bases
+        if made is not None and made.get(base.tag) != served(base) | {"missing": []}
+    ]
     if not tags:
         return ()
     return (
         Finding(
-            file=f"docs/figures/{RESULTS}",
+            file="docs/figures/results.json",
             what=f"the figures of {', '.join(tags)} are missing or of other patches",
             mend=(
-                f"run `dspark-patches bench {' '.join(tags)} --readme`, then "
+                f"run `scripts/bench {' '.join(tags)} --readme`, then "
                 "`dspark-patches readme`"
             ),
         ),

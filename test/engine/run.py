@@ -18,8 +18,11 @@ from pathlib import Path
 from engine_runs import children, matrix, tables
 
 from dspark_patches import bases
-from dspark_patches.bench.place import Place, place
-from dspark_patches.proof import PATCHED, PRISTINE
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from bench.place import Place, place  # noqa: E402
+from bench.results import PATCHED, RELEASED  # noqa: E402
 
 _NOTICED = "WrongKV"
 
@@ -29,7 +32,7 @@ def main() -> int:
     out: Path = options.out
     out.mkdir(parents=True, exist_ok=True)
     findings: list[str] = []
-    with place(_tell) as where:
+    with place() as where:
         for load in options.load:
             seen: tables.Seen = {}
             for tag in options.base:
@@ -37,7 +40,7 @@ def main() -> int:
                 for kind, tree in _trees(options, where, tag):
                     answers = _serve(load, f"{tag} {kind}", tree)
                     seen[tag][kind] = answers
-                    if kind != PRISTINE or load == "sabotage":
+                    if kind != RELEASED or load == "sabotage":
                         findings += _findings(load, f"{tag} {kind}", answers)
                 _write(out, load, seen)
     for finding in findings:
@@ -67,8 +70,8 @@ def _findings(load: str, where: str, answers: list[tables.Answer]) -> Iterator[s
 
 def _trees(options, where: Place, tag: str) -> Iterator[tuple[str, Path]]:
     for kind in options.tree:
-        if kind in (PRISTINE, PATCHED):
-            yield kind, where.tree(bases.find(tag), kind)
+        if kind in (RELEASED, PATCHED):
+            yield kind, where.tree(tag, kind)
         else:
             label, _, path = kind.partition("=")
             yield label, Path(path.format(tag=tag)).absolute()
@@ -89,9 +92,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--tree",
         nargs="+",
-        default=[PRISTINE, PATCHED],
+        default=[RELEASED, PATCHED],
         metavar="KIND",
-        help=f"{PRISTINE}, {PATCHED}, or LABEL=PATH with {{tag}} for the base",
+        help=f"{RELEASED}, {PATCHED}, or LABEL=PATH with {{tag}} for the base",
     )
     parser.add_argument("--out", type=Path, default=Path("engine-results"))
     return parser.parse_args()

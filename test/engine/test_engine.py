@@ -1,4 +1,4 @@
-"""A sample of the loads with the schedulers of some bases; run.py serves them all."""
+"""A sample of the loads with the schedulers of some releases; run.py serves them all."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dspark_patches import bases
-from dspark_patches.bench.place import place
-from dspark_patches.proof import PATCHED, PRISTINE
+from bench.place import place
+from bench.results import PATCHED, RELEASED
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -21,13 +20,13 @@ SAMPLE = ("v0.5.16", "v0.5.23")
 
 @pytest.fixture(scope="module")
 def trees():
-    with place(print) as where:
+    with place() as where:
         yield where
 
 
 @pytest.mark.parametrize("tag", SAMPLE)
 def test_patched_schedulers_read_right_kv_and_retract_over_nothing_dead(trees, tag):
-    tree = trees.tree(bases.find(tag), PATCHED)
+    tree = trees.tree(tag, PATCHED)
     answers = list(children.answers(tree, matrix.sample()))
     noticed = [a for a in answers if a["task"]["sabotage"]]
     served = [a for a in answers if not a["task"]["sabotage"]]
@@ -41,7 +40,7 @@ def test_patched_schedulers_read_right_kv_and_retract_over_nothing_dead(trees, t
 
 
 def test_the_measure_sees_what_a_released_scheduler_leaves(trees):
-    tree = trees.tree(bases.find(SAMPLE[0]), PRISTINE)
+    tree = trees.tree(SAMPLE[0], RELEASED)
     tasks = [matrix.task("chunk", cache="chunk"), matrix.task("unified")]
     chunk, unified = (answer["record"] for answer in children.answers(tree, tasks))
     owned = [out["owned"] for out in tables.dirty(chunk, page_size=1)]

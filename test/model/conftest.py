@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from dspark_patches import bases, runner
-from dspark_patches.bench.place import Place, place
+from bench.place import Place, place
+from dspark_patches import runner
 from dspark_patches.outcomes import Outcome
 
 CASES = Path(__file__).parent / "cases"
@@ -22,12 +22,12 @@ class Cases:
         self.where = where
 
     def run(self, tag: str, tree: str, case: str) -> tuple[Outcome, ...]:
-        root = self.where.tree(bases.find(tag), tree)
+        root = self.where.tree(tag, tree)
         # A path that is absolute stays as it is below the tree.
         return runner.run(root, [os.fspath(CASES / case)])
 
 
 @pytest.fixture(scope="session")
 def cases() -> Iterator[Cases]:
-    with place(print) as where:
+    with place() as where:
         yield Cases(where)

@@ -1,13 +1,13 @@
-"""The simulator on the bases: the reported figures, and any order of events."""
+"""The simulator on the releases: the reported figures, and any order of events."""
 
 from __future__ import annotations
 
 import pytest
 
+from bench import figures
+from bench.results import PATCHED, RELEASED
+from bench.worker import TaskFailed, start
 from dspark_patches import bases
-from dspark_patches.bench import figures
-from dspark_patches.bench.worker import SimulatorFailed, Workers
-from dspark_patches.proof import PATCHED, PRISTINE
 
 TAGS = [base.tag for base in bases.with_series()]
 UNEVICTED = ("v0.5.16", "v0.5.17")
@@ -16,27 +16,21 @@ UNEVICTED = ("v0.5.16", "v0.5.17")
 @pytest.fixture(scope="session")
 def workers(cases):
     """A process per tree, for as long as its test."""
-
-    live = Workers()
-
-    def start(tag: str, tree: str):
-        return live.start(cases.where.tree(bases.find(tag), tree))
-
-    return start
+    return lambda tag, tree: start(cases.where.tree(tag, tree), [])
 
 
 @pytest.fixture(scope="module")
 def worker(workers):
-    """One in the newest base's patched tree, for tasks of no time."""
-    with workers(TAGS[-1], PATCHED) as started:
-        yield started
+    """One in the newest release's patched tree, for tasks of no time."""
+    with workers(TAGS[-1], PATCHED) as process:
+        yield process
 
 
 @pytest.mark.parametrize("tag", UNEVICTED)
-def test_a_released_base_loses_one_long_generation(workers, tag):
+def test_a_release_loses_one_long_generation(workers, tag):
     node = figures.node(figures.REPORTED_FULL)
-    with workers(tag, PRISTINE) as worker:
-        record = worker.run(dict(type="long_generation", node=node)).record
+    with workers(tag, RELEASED) as worker:
+        record, _ = worker.run(dict(type="long_generation", node=node))
     assert record["outcome"] == "aborted"
     assert record["swa_peak"] == node["swa_size"] == 77_824
     # Lost when committed length and reserve pass the pool.
@@ -46,17 +40,17 @@ def test_a_released_base_loses_one_long_generation(workers, tag):
 
 
 @pytest.mark.parametrize("tag", TAGS)
-def test_a_patched_base_generates_100000_tokens(workers, tag):
+def test_a_patched_release_generates_100000_tokens(workers, tag):
     node = figures.node(figures.REPORTED_FULL)
     with workers(tag, PATCHED) as worker:
-        outcome = worker.run(dict(type="long_generation", node=node))
-    assert outcome.record["outcome"] == "finished"
-    assert outcome.record["output_tokens"] == 100_000
-    assert outcome.record["swa_peak"] <= 1_024
+        record, _ = worker.run(dict(type="long_generation", node=node))
+    assert record["outcome"] == "finished"
+    assert record["output_tokens"] == 100_000
+    assert record["swa_peak"] <= 1_024
 
 
 @pytest.mark.parametrize("tag", TAGS)
-def test_any_order_of_events_on_the_patched_base(cases, tag):
+def test_any_order_of_events_on_patched_releases(cases, tag):
     (outcome,) = cases.run(tag, PATCHED, "test_decode_machine.py")
     assert outcome.status == "passed", outcome
 
@@ -76,7 +70,7 @@ def test_any_order_of_events_on_the_patched_base(cases, tag):
 )
 def test_the_machine_finds_the_known_defects(cases, monkeypatch, tag, checks, defect):
     monkeypatch.setenv("DECODE_MACHINE_CHECKS", checks)
-    (outcome,) = cases.run(tag, PRISTINE, "test_decode_machine.py")
+    (outcome,) = cases.run(tag, RELEASED, "test_decode_machine.py")
     assert outcome.status in ("failed", "error")
     assert defect in str(outcome.faults)
 
@@ -88,7 +82,7 @@ def test_the_same_seed_gives_the_same_run(worker):
         seed=3,
         node=figures.node(32_768, page_size=16, max_reqs=32, max_context_len=4_096),
     )
-    first, again = (worker.run(task).record for _ in range(2))
+    first, again = (worker.run(task)[0] for _ in range(2))
     assert first == again
 
 
@@ -99,12 +93,28 @@ def test_what_is_accepted_can_be_told(worker, accepted, steps):
     # The first token is the prefill's. Under overlap a step would run ahead.
     task = dict(type="long_generation", max_new_tokens=601, accepted=accepted)
     node = figures.node(32_768, page_size=16, overlap=False)
-    record = worker.run(task | dict(node=node)).record
+    record, _ = worker.run(task | dict(node=node))
     assert record["steps"] == steps
 
 
 @pytest.mark.parametrize("accepted", [0, 7, (), (3, 7)], ids=str)
 def test_no_more_is_accepted_than_was_drafted(worker, accepted):
     task = dict(type="long_generation", accepted=accepted)
-    with pytest.raises(SimulatorFailed, match="cannot be accepted"):
+    with pytest.raises(TaskFailed, match="cannot be accepted"):
         worker.run(task | dict(node=figures.node(32_768)))
+
+
+def test_one_more_than_the_most_that_fit_does_not(worker):
+    sizes = figures.node(4_096, page_size=16, max_context_len=512)
+    task = dict(type="capacity", requests=(2,), max_new_tokens=200, prompt_len=64)
+    record, _ = worker.run(task | dict(node=sizes | dict(swa_size=1_024)))
+    assert record["together"]["2"]["fit"] and not record["fails"]["fit"]
+    assert record["most"] >= 2
+    assert record["fails"]["swa_peak"] > 900
+
+
+def test_both_trees_retract_alike_where_nothing_is_dead(workers, worker):
+    task = dict(type="retract_loop", cache="chunk", page_size=64, requests=32)
+    with workers(TAGS[-1], RELEASED) as released:
+        records = [each.run(task)[0] for each in (released, worker)]
+    assert records[0]["retracted"] == records[1]["retracted"] > 0

@@ -17,7 +17,7 @@ from factories import write_files
 from machine import Machine
 from world import World
 
-from dspark_patches import bases, cli, runner, wheels
+from dspark_patches import bases, runner, wheels
 
 # The command line in a process of its own, in a world's data root.
 IN_WORLD = """
@@ -115,25 +115,3 @@ def start(world, tmp_path, monkeypatch):
     for process in started:
         # One that a failed test has left.
         process.kill()
-
-
-@pytest.fixture
-def refused(capsys):
-    """Ask for a bench that cannot be done: the exit status, then what is said."""
-
-    def refused(*arguments):
-        status = cli.main(["bench", *arguments])
-        told = capsys.readouterr()
-        assert told.out == ""
-        assert "Traceback" not in told.err
-        return f"{int(status)}\n{told.err}"
-
-    return refused
-
-
-@pytest.fixture
-def no_matplotlib(monkeypatch):
-    module = "dspark_patches.bench.plots"
-    monkeypatch.delitem(sys.modules, module, raising=False)
-    monkeypatch.delattr(module, raising=False)
-    monkeypatch.setitem(sys.modules, "matplotlib", None)

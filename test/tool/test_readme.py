@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import bench_rows
-import msgspec
+import json
+
 import pytest
 
-from dspark_patches import bases, readme
-from dspark_patches.bench import figures, place, results
+from dspark_patches import bases, lock, readme, series
 from dspark_patches.errors import BadInput
 
 README = "# title\n<!-- begin {name} -->\n{inside}<!-- end {name} -->\nrest\n"
@@ -45,47 +44,40 @@ def test_refuses_a_part_that_is_no_text(tmp_path):
 def test_says_what_makes_a_part_that_is_not_there(tmp_path):
     with pytest.raises(BadInput) as raised:
         readme.fill(README.format(name="figures/cost", inside=""), [], tmp_path)
-    assert "dspark-patches bench --readme" in raised.value.next_step
+    assert "scripts/bench --readme" in raised.value.next_step
 
 
 def test_says_whose_figures_are_missing_or_of_other_patches(machine, tmp_path):
-    folder = tmp_path / "figures"
-    folder.mkdir()
-    current = place.release(machine.base)
+    current = readme.served(machine.base) | {"missing": []}
     known = [machine.base, machine.later]
-    path = folder / "results.json"
-    rows = [
-        bench_rows.row(figure, "v0.5.16", tree, *ROWS[figure])
-        for figure in figures.NAMES
-        for tree in results.TREES
-    ]
+    path = tmp_path / "figures" / "results.json"
+    path.parent.mkdir()
 
     def findings(release):
-        path.write_bytes(results.save(bench_rows.found(*rows, release=release)))
+        path.write_text(json.dumps({"releases": {"v0.5.16": release}}))
         return readme.check("", known, tmp_path)
 
     (finding,) = findings(current)
     assert finding.what == "the figures of v0.5.17 are missing or of other patches"
-    (finding,) = findings(msgspec.structs.replace(current, series_blob="0" * 40))
+    (finding,) = findings(current | {"series_blob": "0" * 40})
     assert "figures of v0.5.16, v0.5.17 are" in finding.what
-    assert "`dspark-patches bench v0.5.16 v0.5.17 --readme`" in finding.mend
+    assert "`scripts/bench v0.5.16 v0.5.17 --readme`" in finding.mend
     known.pop()
     assert findings(current) == ()
-    rows.pop()
-    (finding,) = findings(current)
+    (finding,) = findings(current | {"missing": ["growth"]})
     assert finding.what == "the figures of v0.5.16 are missing or of other patches"
     path.unlink()
     assert readme.check("", known, tmp_path) == ()
 
 
-ROWS = {
-    each.figure: (each.name, each.record, each.task)
-    for each in (
-        *bench_rows.every_figure().rows,
-        bench_rows.together("capacity", "patched", "chunk 11", 11, fit=True),
-        bench_rows.overload("patched", ""),
-    )
-}
+def test_figures_stay_valid_when_only_tests_of_a_series_change(machine, monkeypatch):
+    before = readme.served(machine.base)
+    blobs = lock.load(machine.base).result_blobs()
+    assert {series.is_test(path) for path in blobs} == {True, False}
+    for path in blobs:
+        changed = blobs | {path: "0" * 40}
+        monkeypatch.setattr(lock.Lock, "result_blobs", lambda self, c=changed: c)
+        assert (readme.served(machine.base) == before) == series.is_test(path)
 
 
 def test_tables_the_series_with_the_fix_s_own_words():

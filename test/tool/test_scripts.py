@@ -74,11 +74,20 @@ def scripts(tmp_path):
     return Clone(tmp_path)
 
 
-@pytest.mark.parametrize("script", ["verify", "bench"])
-def test_arguments_reach_the_tool_whole(scripts, script):
-    done = scripts.run(script, "v0.5.16", "--keep", "a folder")
+def test_arguments_reach_the_tool_whole(scripts):
+    done = scripts.verify("v0.5.16", "--keep", "a folder")
     assert done.returncode == 0, done.stderr
-    assert done.stdout == f"told: <{script}> <v0.5.16> <--keep> <a folder>\n"
+    assert done.stdout == "told: <verify> <v0.5.16> <--keep> <a folder>\n"
+
+
+def test_the_bench_is_run_in_the_clone(scripts):
+    package = scripts.root / "bench"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "__main__.py").write_text("import sys; print(sys.argv)")
+    done = scripts.run("bench", "v0.5.16", "a b", cwd=scripts.root / "some")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("'v0.5.16', 'a b']\n")
 
 
 def test_the_environment_is_installed_once(scripts):

@@ -21,7 +21,7 @@ def command(context: click.Context, check: bool, form: str) -> None:
     """Write the generated parts of the clone's README anew.
 
     The table of patches comes from the mails; figures come from the files below
-    docs that `dspark-patches bench` and the tests write.
+    docs that `scripts/bench` and the tests write.
 
     \b
     Examples:

@@ -3,7 +3,7 @@
     DECODE_MACHINE_PROFILE=long python3 test_decode_machine.py
 
 runs for minutes, with examples that differ each time; DECODE_MACHINE_CHECKS names
-the promises to check.
+the invariants to check.
 """
 
 import logging

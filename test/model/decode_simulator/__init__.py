@@ -2,8 +2,8 @@
 
 Admission, eviction, retraction, resumption, abort and finish run through the
 release's own scheduler, batches, pools and prefix caches; only the forward is
-simulated. It imports the sglang that is on the module path, whichever release,
-pristine or patched, that is.
+simulated. It imports the sglang that is on the module path: any release, as released
+or patched.
 
     with Node(NodeConfig(swa_size=77_824), Uniform(seed=0)) as node:
         node.submit(prompt_len=8, max_new_tokens=100_000)

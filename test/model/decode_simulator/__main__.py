@@ -1,60 +1,52 @@
 """Run tasks that arrive on standard input, one JSON object a line.
 
-What happens is told on standard output, likewise: ``ready`` once, then for each
-task any number of ``progress`` and one ``record`` or ``failed``. The process ends
-with its input. Whatever else prints goes to standard error.
+Answers likewise on standard output: what this process is, once; then for each task
+its record and CPU time, or the traceback of what it raised. The process ends with
+its input. Whatever else prints goes to standard error.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import platform
 import sys
 import time
 import traceback
-from typing import Any
 
 import msgspec
 import torch
 
+from sglang.test.kits.spec_decode_caches import prefix_cache_kinds
+
 from . import tasks
 
 
-class Events:
-    """The events, on a descriptor of their own: any module may print."""
-
-    def __init__(self) -> None:
-        self._stream = os.fdopen(os.dup(1), "wb", buffering=0)
-        os.dup2(2, 1)
-
-    def emit(self, event: str, **fields: Any) -> None:
-        self._stream.write(msgspec.json.encode({"event": event, **fields}) + b"\n")
-
-
 def main() -> None:
-    events = Events()
+    answers = os.fdopen(os.dup(1), "wb", buffering=0)
+    os.dup2(2, 1)
     # Each retraction is a warning, and a load can make thousands of them.
     logging.disable(logging.WARNING)
     torch.set_num_threads(1)
     import sglang
 
-    events.emit(
-        "ready",
+    def answer(**fields) -> None:
+        answers.write(msgspec.json.encode(fields) + b"\n")
+
+    answer(
         sglang_file=os.path.realpath(sglang.__file__ or ""),
-        python=sys.version.split()[0],
-        torch=str(torch.__version__),
-        caches=tasks.prefix_cache_kinds(),
+        host=f"Python {platform.python_version()}, torch {torch.__version__}",
+        caches=prefix_cache_kinds(),
     )
     for line in sys.stdin.buffer:
         started = time.process_time()
         try:
-            task = msgspec.json.decode(line, type=tasks.Task)
-            record = tasks.run(task, lambda d, t: events.emit("progress", done=d, of=t))
+            record = msgspec.json.decode(line, type=tasks.Task).run()
         except Exception:
-            events.emit("failed", traceback=traceback.format_exc())
+            answer(failed=traceback.format_exc())
         else:
             seconds = time.process_time() - started
-            events.emit("record", record=record, cpu_seconds=round(seconds, 3))
+            answer(record=record, cpu_seconds=round(seconds, 3))
 
 
 if __name__ == "__main__":

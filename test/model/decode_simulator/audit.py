@@ -16,7 +16,7 @@ from . import state
 
 
 def check_ownership(
-    rig: SpecDecodeRig,
+    fixture: SpecDecodeRig,
     reqs: Iterable[Req],
     held_full: Iterable[int] = (),
     held_swa: Iterable[int] = (),
@@ -24,7 +24,7 @@ def check_ownership(
     """Check both pools, page by page.
 
     Args:
-        rig: the pools and the prefix cache.
+        fixture: the pools and the prefix cache.
         reqs: every request that may hold KV.
         held_full, held_swa: slots that were taken out of the pools.
 
@@ -32,16 +32,18 @@ def check_ownership(
         AssertionError: a page has no owner or several; or the mapping from full
             to SWA slots leads from a free slot, or twice to one SWA slot.
     """
-    page_size = rig.page_size
-    allocator = rig.allocator
+    page_size = fixture.page_size
+    allocator = fixture.allocator
     owners = _Owners(allocator.size_full // page_size, "full")
     full_free = state.free_pages(allocator.full_attn_allocator)
     owners.add("the free list", full_free)
     owners.add("a holder", _pages(held_full, page_size))
-    owners.add("the prefix cache", _pages(state.tree_slots(rig.tree_cache), page_size))
+    owners.add(
+        "the prefix cache", _pages(state.tree_slots(fixture.tree_cache), page_size)
+    )
     for req in reqs:
         if state.holds_kv(req):
-            slots = state.row_slots(req, rig.req_to_token_pool.req_to_token)
+            slots = state.row_slots(req, fixture.req_to_token_pool.req_to_token)
             own = slots[state.cache_protected_len(req) :]
             owners.add(req.rid, _pages(own, page_size))
     owners.check()
@@ -60,16 +62,16 @@ def check_ownership(
     owners.check()
 
 
-def check_window(rig: SpecDecodeRig, req: Req) -> None:
+def check_window(fixture: SpecDecodeRig, req: Req) -> None:
     """Check that every key that the next forward of ``req`` may read is there, and
     that nothing is left where its cursor has passed.
 
     Raises:
         AssertionError: it is not so.
     """
-    slots = state.row_slots(req, rig.req_to_token_pool.req_to_token)
-    mapped = rig.allocator.full_to_swa_index_mapping.numpy()[slots] > 0
-    window = rig.tree_cache.sliding_window_size
+    slots = state.row_slots(req, fixture.req_to_token_pool.req_to_token)
+    mapped = fixture.allocator.full_to_swa_index_mapping.numpy()[slots] > 0
+    window = fixture.tree_cache.sliding_window_size
     read_from = max(0, state.kv_committed_len(req) - window)
     missing = read_from + np.flatnonzero(~mapped[read_from:])
     assert not len(missing), (
@@ -79,23 +81,25 @@ def check_window(rig: SpecDecodeRig, req: Req) -> None:
     cursor = state.swa_evicted_len(req)
     left = np.flatnonzero(mapped[state.cache_protected_len(req) : cursor])
     assert not len(left), f"{req.rid}: SWA mapped behind its cursor {cursor}"
-    assert cursor % rig.page_size == 0, f"{req.rid}: its cursor {cursor} cuts a page"
+    assert (
+        cursor % fixture.page_size == 0
+    ), f"{req.rid}: its cursor {cursor} cuts a page"
 
 
-def check_empty(rig: SpecDecodeRig) -> None:
+def check_empty(fixture: SpecDecodeRig) -> None:
     """Check that, apart from what the prefix cache keeps, everything is free, and
     that the cache can give all of it back.
 
     Raises:
         AssertionError: something is left.
     """
-    rows = rig.req_to_token_pool
+    rows = fixture.req_to_token_pool
     assert rows.available_size() == rows.size, f"{rows.available_size()} rows free"
-    check_ownership(rig, ())
-    cache = rig.tree_cache
+    check_ownership(fixture, ())
+    cache = fixture.tree_cache
     locked = (cache.full_protected_size(), cache.swa_protected_size())
     assert locked == (0, 0), f"{locked} full and SWA tokens locked in the cache"
-    allocator = rig.allocator
+    allocator = fixture.allocator
     sizes = (allocator.size_full, allocator.size_swa)
     cache.evict(EvictParams(num_tokens=sizes[0], swa_num_tokens=sizes[1]))
     free = (allocator.full_available_size(), allocator.swa_available_size())

@@ -32,17 +32,17 @@ class Dead(msgspec.Struct, frozen=True, array_like=True):
 
 
 def dead_swa(
-    rig: SpecDecodeRig, decoding: Iterable[Req], prefilling: Iterable[Req] = ()
+    fixture: SpecDecodeRig, decoding: Iterable[Req], prefilling: Iterable[Req] = ()
 ) -> Dead:
     """What is dead now.
 
     Args:
-        rig: the pools and the prefix cache; nobody else may hold slots.
+        fixture: the pools and the prefix cache; nobody else may hold slots.
         decoding: requests whose next forward reads a window.
         prefilling: requests whose prefill may still be writing: all of theirs counts
             as read.
     """
-    page_size, allocator = rig.page_size, rig.allocator
+    page_size, allocator = fixture.page_size, fixture.allocator
     mapping = allocator.full_to_swa_index_mapping.numpy()
     count = allocator.size_swa // page_size + 1
     read, own = np.zeros(count, dtype=bool), np.zeros(count, dtype=bool)
@@ -50,12 +50,14 @@ def dead_swa(
     def mark(pages: np.ndarray, slots: np.ndarray) -> None:
         pages[slots[slots > 0] // page_size] = True
 
-    window = rig.tree_cache.sliding_window_size
+    window = fixture.tree_cache.sliding_window_size
     for reqs, everything in ((decoding, False), (prefilling, True)):
         for req in reqs:
             if not state.holds_kv(req):
                 continue
-            slots = mapping[state.row_slots(req, rig.req_to_token_pool.req_to_token)]
+            slots = mapping[
+                state.row_slots(req, fixture.req_to_token_pool.req_to_token)
+            ]
             # Under overlap the forward in flight began one result earlier.
             known = min(req.seqlen - 1, state.kv_committed_len(req))
             read_from = 0 if everything else max(0, known - window)
@@ -66,6 +68,6 @@ def dead_swa(
     held[state.free_pages(allocator.swa_attn_allocator)] = False
     dead = held & ~read
     owned = int((dead & own).sum()) * page_size
-    evictable = rig.tree_cache.swa_evictable_size()
+    evictable = fixture.tree_cache.swa_evictable_size()
     locked = int(dead.sum()) * page_size - owned - evictable
     return Dead(owned=owned, locked=max(0, locked))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol, Union
 
 import numpy as np
@@ -27,31 +27,20 @@ class Acceptance(Protocol):
     def __call__(self, req: Req) -> int: ...
 
 
-class Fixed:
-    """The same number each step."""
-
-    def __init__(self, accepted: int) -> None:
-        self._accepted = accepted
-
-    def __call__(self, req: Req) -> int:
-        return self._accepted
-
-
 class Uniform:
     """Uniform on ``[low, high]``. A request's draws depend on the seed and its id
     alone, so that they are the same wherever and with whomever it runs."""
 
     def __init__(self, seed: int, low: int = 1, high: int = 6) -> None:
         self._seed, self._low, self._high = seed, low, high
-        self._draws: dict[str, object] = {}
+        self._draws: dict[str, Iterator[int]] = {}
 
     def __call__(self, req: Req) -> int:
-        draws = self._draws.get(req.rid)
-        if draws is None:
-            draws = self._draws[req.rid] = self._stream(req.rid)
-        return next(draws)
+        if req.rid not in self._draws:
+            self._draws[req.rid] = self._stream(req.rid)
+        return next(self._draws[req.rid])
 
-    def _stream(self, rid: str):
+    def _stream(self, rid: str) -> Iterator[int]:
         rng = np.random.default_rng([self._seed, zlib.crc32(rid.encode())])
         while True:
             yield from rng.integers(
@@ -82,11 +71,10 @@ def acceptance(task) -> Acceptance:
     most = task.node.draft_tokens
     if task.accepted is None:
         return Uniform(task.seed, 1, most)
-    fixed = isinstance(task.accepted, int)
-    trace = (task.accepted,) if fixed else task.accepted
+    trace = (task.accepted,) if isinstance(task.accepted, int) else task.accepted
     if not trace or not all(1 <= accepted <= most for accepted in trace):
         raise ValueError(f"of {most} draft tokens {task.accepted} cannot be accepted")
-    return Fixed(task.accepted) if fixed else Trace(trace)
+    return Trace(trace)
 
 
 class Pattern:

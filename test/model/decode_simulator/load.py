@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from unittest.mock import patch
 
-import msgspec
-
 from sglang.srt.managers.schedule_batch import ScheduleBatch
 
-from .config import NodeConfig
 from .dead import Dead, dead_swa
-from .forward import Accepted, acceptance
 from .node import Node
+from .node_task import NodeTask
 
 
-class Load(msgspec.Struct, frozen=True, kw_only=True, tag="load"):
+class Load(NodeTask, frozen=True, kw_only=True, tag="load"):
     """Requests of mixed lengths, so many that some always wait.
 
     Lengths are drawn, uniformly and by ``seed``, from inclusive ranges of tokens.
@@ -32,9 +29,6 @@ class Load(msgspec.Struct, frozen=True, kw_only=True, tag="load"):
         sample_every: decode steps between two samples.
     """
 
-    node: NodeConfig
-    seed: int = 0
-    accepted: Accepted = None
     decode_steps: int = 4_000
     waiting: int = 8
     prompt_len: tuple[int, int] = (64, 1_024)
@@ -43,70 +37,49 @@ class Load(msgspec.Struct, frozen=True, kw_only=True, tag="load"):
     prefix_len: int = 512
     sample_every: int = 50
 
+    def run(self) -> dict:
+        """What became of the load: ``dead_swa`` are the SWA tokens that were dead when
+        a batch was about to give up requests, for each such batch; ``hit_rate`` is the
+        part of all prompt tokens found in the prefix cache; ``mean_running`` is in
+        requests per decode step; ``output_tokens`` were streamed to clients that got
+        all of theirs; ``samples`` are totals, the last those of the whole run."""
+        rng = random.Random(self.seed)
+        samples: list[dict] = []
+        running = 0
+        lengths: dict[str, int] = {}
+        with self.open() as node, _Retractions(node).watch() as retractions:
+            counters = node.counters
+            while counters.decode_steps < self.decode_steps:
+                while len(node.scheduler.waiting_queue) < self.waiting:
+                    req = self._submit(node, rng, len(lengths))
+                    lengths[req.rid] = req.sampling_params.max_new_tokens
+                batch = node.turn()
+                if not batch or not batch.forward_mode.is_decode():
+                    continue
+                running += len(batch.reqs)
+                retractions.decoded(batch)
+                if counters.decode_steps % self.sample_every == 0:
+                    samples.append(_sample(node))
+            return dict(
+                hit_rate=round(counters.hit_rate, 4),
+                prefilled_tokens=counters.prefilled_tokens,
+                mean_running=round(running / counters.decode_steps, 2),
+                output_tokens=sum(lengths[rid] for rid in counters.finished),
+                dead_swa=retractions.dead_swa,
+                samples=samples,
+            )
 
-class LoadSample(msgspec.Struct, frozen=True, kw_only=True):
-    """Totals so far, after a number of decode steps."""
-
-    decode_steps: int
-    retracted: int
-    aborted: int
-    finished: int
-    reprefilled_tokens: int
-    running: int
-    swa_used: int
-
-
-class LoadRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of the load.
-
-    Attributes:
-        hit_rate: the part of all prompt tokens found in the prefix cache.
-        dead_swa: SWA tokens that were dead when a batch was about to give up
-            requests, for each such batch.
-        mean_running: requests per decode step.
-        output_tokens: tokens streamed to clients that got all of theirs.
-        samples: totals over time; the last holds the whole run's.
-    """
-
-    hit_rate: float
-    prefilled_tokens: int
-    mean_running: float
-    output_tokens: int
-    dead_swa: tuple[Dead, ...]
-    samples: tuple[LoadSample, ...]
-
-
-def load(
-    task: Load, progress: Callable[[int, int], None] = lambda done, total: None
-) -> LoadRecord:
-    """Keep the load up; progress is told in decode steps."""
-    rng = random.Random(task.seed)
-    samples: list[LoadSample] = []
-    running = submitted = 0
-    lengths: dict[str, int] = {}
-    accept = acceptance(task)
-    with Node(task.node, accept) as node, _Retractions(node).watch() as retractions:
-        counters = node.counters
-        while counters.decode_steps < task.decode_steps:
-            while len(node.scheduler.waiting_queue) < task.waiting:
-                req = _submit(node, task, rng, submitted)
-                lengths[req.rid] = req.sampling_params.max_new_tokens
-                submitted += 1
-            batch = node.turn()
-            if not batch or not batch.forward_mode.is_decode():
-                continue
-            running += len(batch.reqs)
-            retractions.decoded(batch)
-            if counters.decode_steps % task.sample_every == 0:
-                samples.append(_sample(node))
-                progress(counters.decode_steps, task.decode_steps)
-        return LoadRecord(
-            hit_rate=round(counters.hit_rate, 4),
-            prefilled_tokens=counters.prefilled_tokens,
-            mean_running=round(running / counters.decode_steps, 2),
-            output_tokens=sum(lengths[rid] for rid in counters.finished),
-            dead_swa=tuple(retractions.dead_swa),
-            samples=tuple(samples),
+    def _submit(self, node: Node, rng: random.Random, number: int):
+        own_len = rng.randint(*self.prompt_len)
+        prefix = None
+        if self.shared_prefixes:
+            prefix = rng.randrange(self.shared_prefixes), self.prefix_len
+        return node.submit(
+            rid=f"r{number}",
+            prompt_len=own_len,
+            prefix=prefix,
+            first_token=rng.randrange(1 << 30),
+            max_new_tokens=rng.randint(*self.output_len),
         )
 
 
@@ -144,26 +117,12 @@ class _Retractions:
         reqs = {req.rid: req for req in (*last, *chunked, *batch.reqs)}.values()
         decoding = [r for r in reqs if (r.rid, r.retraction_count) in self._decoded]
         others = [req for req in reqs if req not in decoding]
-        return dead_swa(self._node.rig, decoding, others)
+        return dead_swa(self._node.fixture, decoding, others)
 
 
-def _submit(node: Node, task: Load, rng: random.Random, number: int):
-    own_len = rng.randint(*task.prompt_len)
-    prefix = None
-    if task.shared_prefixes:
-        prefix = rng.randrange(task.shared_prefixes), task.prefix_len
-    return node.submit(
-        rid=f"r{number}",
-        prompt_len=own_len,
-        prefix=prefix,
-        first_token=rng.randrange(1 << 30),
-        max_new_tokens=rng.randint(*task.output_len),
-    )
-
-
-def _sample(node: Node) -> LoadSample:
+def _sample(node: Node) -> dict:
     counters = node.counters
-    return LoadSample(
+    return dict(
         decode_steps=counters.decode_steps,
         retracted=counters.retracted,
         aborted=len(counters.aborted),

@@ -25,8 +25,8 @@ from sglang.test.kits.spec_decode_caches import prefix_cache_kinds
 from . import audit, pd, state
 from .config import NodeConfig
 from .forward import Pattern
+from .invariants import CHECKS, Invariants
 from .node import Node
-from .promises import CHECKS, Promises
 
 DRAFT_TOKENS = 4
 LONG_RUN = 40
@@ -52,8 +52,8 @@ class DecodeMachine(RuleBasedStateMachine):
     @initialize(
         mode=st.sampled_from(MODES),
         page_size=st.sampled_from((1, 4, 16)),
-        window=st.sampled_from((4, 16)),
-        interval=st.sampled_from((8, 24)),
+        sliding_window=st.sampled_from((4, 16)),
+        eviction_interval=st.sampled_from((8, 24)),
         pools=st.sampled_from(((96, 12), (96, 24), (32, 32), (24, 24))),
         overlap=st.booleans(),
         host_copy=st.booleans(),
@@ -62,17 +62,7 @@ class DecodeMachine(RuleBasedStateMachine):
         algorithm=st.sampled_from(("DSPARK", "DFLASH")),
     )
     def open_node(
-        self,
-        mode,
-        page_size,
-        window,
-        interval,
-        pools,
-        overlap,
-        host_copy,
-        chunked,
-        drain,
-        algorithm,
+        self, mode, page_size, pools, host_copy, chunked, drain, **options
     ) -> None:
         if "handoff" not in self.checks:
             mode = ("null", mode[1])
@@ -88,17 +78,14 @@ class DecodeMachine(RuleBasedStateMachine):
                 full_size=pools[0] * unit,
                 swa_size=pools[1] * unit,
                 page_size=page_size,
-                sliding_window=window,
                 disaggregation=mode[0],
                 cache=mode[1],
-                overlap=overlap,
                 host_copy=host_copy,
-                algorithm=algorithm,
                 draft_tokens=DRAFT_TOKENS,
-                eviction_interval=interval,
                 chunked_prefill_size=32 if chunked else None,
                 max_reqs=MAX_REQS,
                 max_context_len=1_024,
+                **options,
             ),
             self._pattern,
         )
@@ -107,10 +94,10 @@ class DecodeMachine(RuleBasedStateMachine):
         self.failed = False
         self.reqs: list[Req] = []
         self.held: list[tuple[object, torch.Tensor]] = []
-        self.promises = Promises(self.node, self.checks)
+        self.watched = Invariants(self.node, self.checks)
         self.stack = ExitStack()
         self.stack.enter_context(self.node)
-        self.promises.watch(self.stack)
+        self.watched.watch(self.stack)
 
     @rule(
         prompt_len=st.integers(1, 70),
@@ -158,19 +145,19 @@ class DecodeMachine(RuleBasedStateMachine):
     @rule()
     def retract(self) -> None:
         """A turn with the release's own switch for testing retraction."""
-        self.promises.ignore_retractions = True
+        self.watched.ignore_retractions = True
         with (
             patch.object(scheduler_module, "TEST_RETRACT", True),
             patch.object(scheduler_module, "TEST_RETRACT_INTERVAL", 1),
         ):
             self._turn()
-        self.promises.ignore_retractions = False
+        self.watched.ignore_retractions = False
 
     @precondition(lambda self: self._live())
     @rule(full=st.booleans(), share=st.integers(1, 3))
     def shrink(self, full: bool, share: int) -> None:
         """Take a part of what is free out of one pool, or all of it."""
-        allocator = self.node.rig.allocator
+        allocator = self.node.fixture.allocator
         pool = allocator.full_attn_allocator if full else allocator.swa_attn_allocator
         pages = pool.available_size() // self.node.config.page_size * share // 3
         if pages:
@@ -184,24 +171,24 @@ class DecodeMachine(RuleBasedStateMachine):
 
     @invariant()
     def owned_once(self) -> None:
-        swa = self.node.rig.allocator.swa_attn_allocator
+        swa = self.node.fixture.allocator.swa_attn_allocator
         held = {True: [], False: []}
         for pool, slots in self.held:
             held[pool is swa].extend(slots.tolist())
         with self._noted():
-            audit.check_ownership(self.node.rig, self.reqs, held[False], held[True])
+            audit.check_ownership(self.node.fixture, self.reqs, held[False], held[True])
 
     @invariant()
     def windows_whole(self) -> None:
         with self._noted():
             for req in self.reqs:
                 if state.holds_kv(req):
-                    audit.check_window(self.node.rig, req)
+                    audit.check_window(self.node.fixture, req)
 
     @invariant()
     def no_false_retraction(self) -> None:
         with self._noted():
-            assert not self.promises.false_retractions, self.promises.false_retractions
+            assert not self.watched.false_retractions, self.watched.false_retractions
 
     def teardown(self) -> None:
         if not hasattr(self, "stack"):
@@ -222,7 +209,7 @@ class DecodeMachine(RuleBasedStateMachine):
                 self._turn()
             assert self.node.idle, "aborted requests never end"
             self._check_ends()
-            audit.check_empty(self.node.rig)
+            audit.check_empty(self.node.fixture)
 
     def _check_ends(self) -> None:
         counters = self.node.counters

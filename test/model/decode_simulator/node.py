@@ -35,7 +35,7 @@ class Node:
         accept: what its forwards accept.
 
     Attributes:
-        rig: the pools and the prefix cache.
+        fixture: the pools and the prefix cache.
         scheduler: the release's scheduler.
         forward: the simulated forward.
         counters: what was reported outward.
@@ -61,7 +61,7 @@ class Node:
             server_args.install()
             stack.callback(server_args.restore)
             self.counters = Counters()
-            self.rig = SpecDecodeRig(
+            self.fixture = SpecDecodeRig(
                 algorithm=config.algorithm,
                 cache=config.cache,
                 page_size=config.page_size,
@@ -73,10 +73,10 @@ class Node:
                 max_reqs=config.max_reqs,
                 max_context_len=config.row_len,
             )
-            self.scheduler = make_scheduler(self.rig, config, self.counters)
+            self.scheduler = make_scheduler(self.fixture, config, self.counters)
             if self._decodes_only:
                 pd.single_rank(stack)
-                pd.add_decode_queues(self.scheduler, self.rig, config.max_reqs)
+                pd.add_decode_queues(self.scheduler, self.fixture, config.max_reqs)
             self.forward = Forward(
                 self._accept, draft_tokens=config.draft_tokens, overlap=config.overlap
             )
@@ -177,11 +177,11 @@ class Node:
 
     def swa_used(self) -> int:
         """SWA tokens that are allocated, the prefix cache's among them."""
-        return self.rig.swa_used()
+        return self.fixture.swa_used()
 
     def full_used(self) -> int:
         """Full-attention tokens that are allocated, likewise."""
-        return self.rig.full_used()
+        return self.fixture.full_used()
 
     @property
     def _decodes_only(self) -> bool:

@@ -53,14 +53,16 @@ def counts_whole_pages() -> bool:
     return "page_size" in inspect.getsource(counted)
 
 
-def add_decode_queues(scheduler: Scheduler, rig: SpecDecodeRig, max_reqs: int) -> None:
+def add_decode_queues(
+    scheduler: Scheduler, fixture: SpecDecodeRig, max_reqs: int
+) -> None:
     """Give ``scheduler`` what ``init_disaggregation`` gives to a decode node."""
     model_runner = scheduler.tp_worker.model_runner
-    model_runner.swa_max_total_num_tokens = rig.allocator.size_swa
+    model_runner.swa_max_total_num_tokens = fixture.allocator.size_swa
     model_runner.kv_cache_dtype_str = "float16"
     scheduler.tp_worker.is_hybrid_swa = scheduler.is_hybrid_swa
-    scheduler.future_map = rig.algorithm.create_future_map(
-        torch.device("cpu"), rig.req_to_token_pool
+    scheduler.future_map = fixture.algorithm.create_future_map(
+        torch.device("cpu"), fixture.req_to_token_pool
     )
     vars(scheduler).update(
         kv_checksum_computer=None,
@@ -70,8 +72,8 @@ def add_decode_queues(scheduler: Scheduler, rig: SpecDecodeRig, max_reqs: int) -
         forward_stream=torch.cpu.current_stream(),
     )
     known = dict(
-        req_to_token_pool=rig.req_to_token_pool,
-        token_to_kv_pool_allocator=rig.allocator,
+        req_to_token_pool=fixture.req_to_token_pool,
+        token_to_kv_pool_allocator=fixture.allocator,
         draft_token_to_kv_pool=None,
         req_to_metadata_buffer_idx_allocator=ReqToMetadataIdxAllocator(2 * max_reqs),
         metadata_buffers=MetadataBuffers(
@@ -81,7 +83,7 @@ def add_decode_queues(scheduler: Scheduler, rig: SpecDecodeRig, max_reqs: int) -
             max_sampling_mask_tokens=0,
         ),
         scheduler=scheduler,
-        tree_cache=rig.tree_cache,
+        tree_cache=fixture.tree_cache,
         gloo_group=None,
         tp_rank=0,
         tp_size=1,
@@ -89,7 +91,7 @@ def add_decode_queues(scheduler: Scheduler, rig: SpecDecodeRig, max_reqs: int) -
         pp_rank=0,
         gpu_id=0,
         bootstrap_port=0,
-        max_total_num_tokens=rig.allocator.size_full,
+        max_total_num_tokens=fixture.allocator.size_full,
         num_reserved_decode_tokens=RESERVED_DECODE_TOKENS,
         transfer_backend=TransferBackend.FAKE,
     )

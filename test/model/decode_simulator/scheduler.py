@@ -101,16 +101,16 @@ class Sink:
 
 
 def make_scheduler(
-    rig: SpecDecodeRig, config: NodeConfig, counters: Counters
+    fixture: SpecDecodeRig, config: NodeConfig, counters: Counters
 ) -> Scheduler:
-    """A scheduler over the pools and prefix cache of ``rig``."""
+    """A scheduler over the pools and prefix cache of ``fixture``."""
     scheduler = Scheduler.__new__(Scheduler)
     fields = (
         _OFF
         | _ABSENT
         | _ZERO
-        | _memory(rig)
-        | _policy(rig, config)
+        | _memory(fixture)
+        | _policy(fixture, config)
         | _edges(counters)
         | dict(
             server_args=get_server_args(),
@@ -132,15 +132,15 @@ def make_scheduler(
     return scheduler
 
 
-def _memory(rig: SpecDecodeRig) -> dict[str, Any]:
+def _memory(fixture: SpecDecodeRig) -> dict[str, Any]:
     return dict(
-        req_to_token_pool=rig.req_to_token_pool,
-        token_to_kv_pool_allocator=rig.allocator,
-        tree_cache=rig.tree_cache,
-        page_size=rig.page_size,
-        spec_algorithm=rig.algorithm,
-        is_hybrid_swa=rig.tree_cache.supports_swa(),
-        sliding_window_size=rig.tree_cache.sliding_window_size,
+        req_to_token_pool=fixture.req_to_token_pool,
+        token_to_kv_pool_allocator=fixture.allocator,
+        tree_cache=fixture.tree_cache,
+        page_size=fixture.page_size,
+        spec_algorithm=fixture.algorithm,
+        is_hybrid_swa=fixture.tree_cache.supports_swa(),
+        sliding_window_size=fixture.tree_cache.sliding_window_size,
         is_generation=True,
         model_config=SimpleNamespace(
             vocab_size=VOCAB_SIZE,
@@ -154,14 +154,14 @@ def _memory(rig: SpecDecodeRig) -> dict[str, Any]:
     )
 
 
-def _policy(rig: SpecDecodeRig, config: NodeConfig) -> dict[str, Any]:
+def _policy(fixture: SpecDecodeRig, config: NodeConfig) -> dict[str, Any]:
     tracker = NewTokenRatioTracker
     if hasattr(tracker, "from_config"):
         new_token_ratio = tracker.from_config()
     else:
         new_token_ratio = tracker.from_server_args(get_server_args())
     return dict(
-        policy=SchedulePolicy("fcfs", rig.tree_cache, False, False, False),
+        policy=SchedulePolicy("fcfs", fixture.tree_cache, False, False, False),
         new_token_ratio_tracker=new_token_ratio,
         chunked_prefill_size=config.chunked_prefill_size,
         max_prefill_tokens=config.full_size,

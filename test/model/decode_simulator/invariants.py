@@ -1,4 +1,4 @@
-"""What a decode step promises to each request, watched as it happens.
+"""What a decode step invariants to each request, watched as it happens.
 
 The account of a request's decode steps is kept here: a bound that reads the
 release's own clock holds vacuously where that clock stands still.
@@ -39,7 +39,7 @@ class Steps:
         self.due: int | None = None
 
 
-class Promises:
+class Invariants:
     """Watches the decode preparations and memory checks of a node.
 
     Args:
@@ -151,18 +151,18 @@ class Promises:
     def _check_retraction(self, batch: ScheduleBatch) -> None:
         """Before the release retracts for lack of SWA memory: whether requests own
         dead pages beyond those that a cache of whole pages keeps."""
-        rig = self._node.rig
+        fixture = self._node.fixture
         needed = batch.new_tokens_required_next_decode()
-        if rig.allocator.full_available_size() < needed:
+        if fixture.allocator.full_available_size() < needed:
             return
         decoding = [req for req in batch.reqs if self._steps_of(req).count]
         fresh = [req for req in batch.reqs if req not in decoding]
-        dead = dead_swa(rig, decoding, fresh)
+        dead = dead_swa(fixture, decoding, fresh)
         config = self._node.config
         kept = state.retained_len(config) - config.sliding_window
         spared = -(-kept // config.page_size) * config.page_size * len(decoding)
         if dead.owned > spared:
             self.false_retractions.append(
                 f"retracted for {needed} SWA tokens while "
-                f"{rig.allocator.swa_available_size()} were free and {dead.owned} dead"
+                f"{fixture.allocator.swa_available_size()} were free and {dead.owned} dead"
             )
