@@ -11,7 +11,6 @@ from pathlib import Path
 import factories
 import pytest
 from machine import (
-    DFLASH,
     EAGLE,
     GUARD,
     HANDOFF,
@@ -28,8 +27,8 @@ from dspark_patches import bases, cli, diff, lines
 from dspark_patches.errors import Exit, Usage
 from dspark_patches.git import Git
 from dspark_patches.mail import render
-from dspark_patches.target.locate import locate
-from dspark_patches.target.status import Status, status
+from dspark_patches.installs.locate import locate
+from dspark_patches.installs.status import Status, status
 
 
 def states(found: Status) -> list[str]:
@@ -67,7 +66,8 @@ def test_a_plain_tree_without_tests_leaves_them_out(machine: Machine) -> None:
 
 
 def test_a_release_with_the_fix_does_not_need_it(machine: Machine) -> None:
-    found = status(locate(machine.site(LATER, "0.5.17")))
+    files = LATER | {EAGLE: LATER[EAGLE] + b"# later\n"}
+    found = status(locate(machine.site(files, "0.5.17")))
     assert found.base == "v0.5.17"
     told = {patch.name: patch.state for patch in found.patches}
     assert told == {
@@ -136,25 +136,6 @@ def test_a_fork_is_no_known_base(machine: Machine) -> None:
     assert "1 of the 3 files" in found.how
 
 
-@pytest.mark.parametrize("count", [0, 3])
-def test_what_a_fork_does_elsewhere_makes_a_patch_unclear(
-    machine: Machine, count: int
-) -> None:
-    """The fork mended the clock in a file that no patch of ours edits."""
-    found = status(machine.package(state(count) | {DFLASH: LATER[DFLASH]}))
-    told = {patch.name: patch.state for patch in found.patches}
-    assert found.base == "v0.5.16"
-    assert told["0002-give-the-clock-one-owner"] == "unclear"
-    assert f"{DFLASH}:5 (prepare) calls evict" in notes(found)
-    assert found.exit_code(require=True) == Exit.FINDINGS
-
-
-def test_a_file_nearby_may_differ_in_what_does_not_matter(machine: Machine) -> None:
-    files = state(3) | {DFLASH: RELEASED[DFLASH].replace(b"= 2", b"= 3")}
-    found = status(machine.package(files))
-    assert found.exit_code(require=True) == Exit.OK
-
-
 def test_files_speak_louder_than_a_stale_version(machine: Machine) -> None:
     found = status(locate(machine.site(RELEASED, "0.5.17")))
     assert found.base == "v0.5.16"
@@ -175,18 +156,6 @@ def test_another_version_is_told_by_files_alone(machine: Machine, version) -> No
     found = status(locate(site))
     assert found.base == "v0.5.16"
     assert found.how.startswith("by the 2 files that its series edits")
-
-
-def test_a_checkout_of_a_release_that_needs_nothing_is_told_by_its_tag(
-    machine: Machine,
-) -> None:
-    git = machine.checkout(LATER | {ROUTER: b"# changed upstream\n"})
-    assert status(locate(git.directory)).base == ""
-    git.run("tag", "v0.5.17")
-    assert status(locate(git.directory)).how == "by the tag v0.5.17"
-    factories.write_files(git.directory, {DFLASH: b"# forked\n"})
-    git.run("-c", "user.name=Somebody", "commit", "-qam", "fork")
-    assert status(locate(git.directory)).base == ""
 
 
 def test_a_base_can_be_named(machine: Machine) -> None:
