@@ -181,7 +181,10 @@ def test_a_linked_work_tree(machine: Machine) -> None:
     ("spoil", "told"),
     [
         (lambda git: write(git, {ROUTER: b"#\n"}), f"has another {ROUTER} than"),
-        (lambda git: staged(git, {ROUTER: b"#\n"}, state(0)), f"has another {ROUTER} than"),
+        (
+            lambda git: staged(git, {ROUTER: b"#\n"}, state(0)),
+            f"has another {ROUTER} than",
+        ),
         (lambda git: write(git, {HANDOFF: b"#\n"}), f"has another {HANDOFF} than"),
         (lambda git: (git.directory / EAGLE).unlink(), f"has another {EAGLE} than"),
         (lambda git: git.run("rm", "-q", "--cached", EAGLE), f"has another {EAGLE}"),

@@ -51,7 +51,9 @@ series = st.dictionaries(
 )
 
 
-@given(files=series, noise=st.lists(lines, max_size=3), ending=st.sampled_from(["", "\r"]))
+@given(
+    files=series, noise=st.lists(lines, max_size=3), ending=st.sampled_from(["", "\r"])
+)
 def test_there_and_back(files, noise, ending) -> None:
     """Files edited, added and deleted, with none of a file's contents twice."""
     end = ending.encode() + b"\n"

@@ -13,7 +13,6 @@ import pytest
 from machine import RELEASED, Machine, carried
 
 from dspark_patches.errors import Precondition, Usage
-from dspark_patches.installs import find
 from dspark_patches.installs.locate import locate
 
 METADATA = {
@@ -296,6 +295,3 @@ def test_places(machine: Machine, tree: Path) -> None:
     assert (plain.place(srt), plain.place(test)) == (srt, "")
     (tree / "test").mkdir()
     assert plain.place(test) == test
-
-
-

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from ..confined import Confined
 from ..errors import Usage
 from . import commits, plan, record
+from .find import PACKAGE
 from .locate import Target
 from .plan import Outcome, Verb
 from .replace import Change, alone, replace, told
@@ -80,4 +81,5 @@ def _listed(
         old = root.read(target.record)
     rows = {file.place: file.contents for file in files}
     new = record.updated(old, rows, patched=verb == "apply")
-    return [Change(place=target.record, old=old, new=new)]
+    # What an uninstall leaves beside it would pass for another installation.
+    return [Change(place=target.record, old=old, new=new, aside=PACKAGE)]

@@ -298,7 +298,9 @@ def _text(path: Path) -> str:
 def _check_form(root: Path, common: Path) -> None:
     for key, form in _FORM.items():
         try:
-            found = _OUTSIDE.text("config", "--file", str(common / "config"), "--get", key)
+            found = _OUTSIDE.text(
+                "config", "--file", str(common / "config"), "--get", key
+            )
         except GitError:
             continue
         if found != form:
