@@ -9,8 +9,6 @@ its content.
 from __future__ import annotations
 
 import errno
-import fcntl
-import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -40,7 +38,6 @@ _MEANING = {
     errno.EACCES: ("you may not write to it", "run as its owner"),
     errno.EPERM: ("you may not write to it", "run as its owner"),
 }
-_BUSY = (errno.EWOULDBLOCK, errno.EACCES)
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,26 +58,6 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
         """Where the content is written before it is moved to its place."""
         above, slash, name = self.place.rpartition("/")
         return f"{self.aside or above}{slash}{_BESIDE}{name}"
-
-
-@contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """Be the only one to change what lies in ``folder``.
-
-    The folder itself is locked, so that no lock file is left behind.
-
-    Raises:
-        Precondition: another process is changing it, or it cannot be locked.
-    """
-    try:
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError as error:
-        raise Precondition(f"{folder} cannot be opened", cause=str(error)) from error
-    try:
-        _lock(descriptor, folder)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def replace(
@@ -220,18 +197,6 @@ class _Job:
                     break
                 except FileNotFoundError:
                     folder = folder.rpartition("/")[0]
-
-
-def _lock(descriptor: int, folder: Path) -> None:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno in _BUSY:
-            raise Precondition(
-                f"another apply or revert is changing {folder}",
-                next_step="run again when it has ended",
-            ) from error
-        raise Precondition(f"{folder} cannot be locked", cause=str(error)) from error
 
 
 def blob_of(content: bytes | None) -> str:
