@@ -10,12 +10,21 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from machine import EAGLE, KIT, LATER, Machine, carried, contents, state
+from machine import (
+    EAGLE,
+    KIT,
+    LATER,
+    Machine,
+    carried,
+    contents,
+    environment,
+    state,
+    uninstall,
+)
 
 from dspark_patches.git import Git
 from dspark_patches.installs.apply import change
@@ -202,9 +211,7 @@ def test_pip_over_a_half_done_change(machine: Machine, verb: str, tmp_path) -> N
     site = environment(tmp_path / "venv")
     next(m for m in kills(root, lambda: change(target, verb)) if partly(target))
     bring(root, site)
-    python = str(tmp_path / "venv" / "bin" / "python")
-    pip = [sys.executable, "-m", "pip", "--python", python, "uninstall", "-q", "-y"]
-    subprocess.run([*pip, "sglang"], check=True)
+    uninstall(tmp_path / "venv")
     left = [path for path in names(site) if Path(path).is_file()]
     assert all(".dspark-patches-" in path for path in left)
     shutil.rmtree(root)
@@ -216,17 +223,6 @@ def test_pip_over_a_half_done_change(machine: Machine, verb: str, tmp_path) -> N
     assert (site / carried({KIT: b""}).popitem()[0]).exists()
     change(target, "revert")
     assert contents(site) == before
-
-
-def environment(home: Path) -> Path:
-    """A virtual environment; its site-packages folder."""
-    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    site = home / "lib" / version / "site-packages"
-    site.mkdir(parents=True)
-    (home / "bin").mkdir()
-    (home / "bin" / "python").symlink_to(sys.executable)
-    (home / "pyvenv.cfg").write_text(f"home = {Path(sys.executable).parent}\n")
-    return site
 
 
 @pytest.mark.parametrize("verb", ["apply", "revert"])

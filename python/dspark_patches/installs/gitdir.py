@@ -19,8 +19,8 @@ _CONFIG = "[core]\n\trepositoryformatversion = 0\n\tbare = false\n"
 _SHARED = ("objects", "refs", "packed-refs", "logs", "shallow")
 # The one form of a repository that ours can lead to; git's default.
 _FORM = {"extensions.objectformat": "sha1", "extensions.refstorage": "files"}
-# git where no repository is found, whose configuration it would read.
-_OUTSIDE = Git(Path("/"))
+# Where no repository is found, whose configuration git would read.
+_OUTSIDE = Path("/")
 
 
 def lead(root: Path, common: Path) -> Path:
@@ -88,7 +88,7 @@ def _text(path: Path) -> str:
 def _check_form(root: Path, common: Path) -> None:
     for key, form in _FORM.items():
         try:
-            found = _OUTSIDE.text(
+            found = Git(_OUTSIDE).text(
                 "config", "--file", str(common / "config"), "--get", key
             )
         except GitError:
@@ -102,7 +102,11 @@ def _check_form(root: Path, common: Path) -> None:
 
 
 def _check_version() -> None:
-    said = _OUTSIDE.text("version")
+    try:
+        said = Git(_OUTSIDE).text("version")
+    except Precondition as missing:
+        hint = f"{missing.next_step}, or {FILES_ALONE}"
+        raise Precondition(missing.message, next_step=hint) from missing
     found = re.search(r"(\d+)\.(\d+)", said)
     if not found or (int(found[1]), int(found[2])) < MINIMUM_VERSION:
         wanted = ".".join(map(str, MINIMUM_VERSION))
