@@ -12,7 +12,7 @@ from ..errors import BadInput, Conflict, Precondition
 from ..mail import AUTHOR, Mail
 from ..series import Series
 from . import plan
-from .gitdir import FILES_ALONE
+from .gitdir import FILES_ALONE, under_way
 from .locate import Target
 from .plan import Outcome, Verb
 from .replace import blob_of, replace
@@ -131,9 +131,9 @@ class _Job:
     def _move(self, head: str) -> tuple[str, ...]:
         """Let work tree, index and branch follow; the files that have changed."""
         repository = self.repository
-        if under_way := repository.under_way():
+        if begun := under_way(repository.git_dir):
             raise Precondition(
-                f"{self.target.root} has a {under_way} under way",
+                f"{self.target.root} has a {begun} under way",
                 next_step=f"end it, or {FILES_ALONE}",
             )
         paths = list(self.goal)

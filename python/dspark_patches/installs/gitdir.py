@@ -19,6 +19,13 @@ _CONFIG = "[core]\n\trepositoryformatversion = 0\n\tbare = false\n"
 _SHARED = ("objects", "refs", "packed-refs", "logs", "shallow")
 # The one form of a repository that ours can lead to; git's default.
 _FORM = {"extensions.objectformat": "sha1", "extensions.refstorage": "files"}
+_UNDER_WAY = {
+    "rebase-merge": "rebase",
+    "rebase-apply": "rebase",
+    "MERGE_HEAD": "merge",
+    "CHERRY_PICK_HEAD": "cherry-pick",
+    "REVERT_HEAD": "revert",
+}
 # Where no repository is found, whose configuration git would read.
 _OUTSIDE = Path("/")
 
@@ -47,6 +54,12 @@ def lead(root: Path, common: Path) -> Path:
         if (shared / name).exists():
             (common / name).symlink_to((shared / name).absolute())
     return git_dir
+
+
+def under_way(git_dir: Path) -> str:
+    """What git has begun and not ended; empty when there is nothing."""
+    found = (what for name, what in _UNDER_WAY.items() if (git_dir / name).exists())
+    return next(found, "")
 
 
 def _folders(root: Path) -> tuple[Path, Path]:

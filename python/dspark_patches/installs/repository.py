@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -25,13 +25,6 @@ from ..workshop import Workshop
 from . import gitdir
 from .gitdir import FILES_ALONE
 
-_UNDER_WAY = {
-    "rebase-merge": "rebase",
-    "rebase-apply": "rebase",
-    "MERGE_HEAD": "merge",
-    "CHERRY_PICK_HEAD": "cherry-pick",
-    "REVERT_HEAD": "revert",
-}
 _LINK = "120000"
 
 
@@ -48,6 +41,10 @@ class Repository:
     Args:
         root: its top folder.
 
+    Attributes:
+        git_dir: its own git directory.
+        head: the commit that it stands at.
+
     Raises:
         Precondition: git is too old, or it is no repository that we can use.
     """
@@ -57,8 +54,8 @@ class Repository:
         scratch = Path(tempfile.mkdtemp(prefix="dspark-patches-"))
         weakref.finalize(self, shutil.rmtree, scratch, ignore_errors=True)
         self._common = scratch / "git"
-        self._git_dir = gitdir.lead(root, self._common)
-        where = {"GIT_DIR": str(self._git_dir), "GIT_COMMON_DIR": str(self._common)}
+        self.git_dir = gitdir.lead(root, self._common)
+        where = {"GIT_DIR": str(self.git_dir), "GIT_COMMON_DIR": str(self._common)}
         self._git = Git(root, where)
         with self._refused():
             self.head = self._git.text("rev-parse", "--verify", "-q", "HEAD^{commit}")
@@ -71,34 +68,27 @@ class Repository:
         except GitError:
             return ""
 
-    def entries(self, paths: Iterable[str], commit: str = "HEAD") -> dict[str, Entry]:
+    def entries(self, paths: Collection[str], commit: str = "HEAD") -> dict[str, Entry]:
         """What a commit has at each of ``paths``; nothing for no file."""
-        wanted = list(paths)
-        with self._refused():
-            listed = _names(self._git, "ls-tree", "-r", "-z", commit, "--", *wanted)
         found = {}
-        for line in listed if wanted else ():
-            facts, path = line.split("\t", 1)
-            mode, kind, blob = facts.split()
-            if path in wanted:
+        for mode, kind, blob, path in self._listed(
+            "ls-tree", "-r", commit, paths=paths
+        ):
+            if path in paths:
                 found[path] = Entry(mode if kind == "blob" else _LINK, blob)
         return found
 
-    def looks(self, paths: Iterable[str], commit: str = "HEAD") -> dict[str, Look]:
+    def looks(self, paths: Collection[str], commit: str = "HEAD") -> dict[str, Look]:
         """The same, as a target's files are told."""
-        paths = list(paths)
         entries = self.entries(paths, commit)
         return {path: _look(entries.get(path)) for path in paths}
 
     def staged(self, paths: Sequence[str]) -> dict[str, Look]:
         """What the index has at each of ``paths``."""
-        with self._refused():
-            listed = _names(self._git, "ls-files", "-s", "-z", "--", *paths)
-        found: dict[str, Entry] = {}
-        for line in listed:
-            facts, path = line.split("\t", 1)
-            mode, blob, stage = facts.split()
-            found[path] = Entry(mode if stage == "0" else _LINK, blob)
+        found = {
+            path: Entry(mode if stage == "0" else _LINK, blob)
+            for mode, blob, stage, path in self._listed("ls-files", "-s", paths=paths)
+        }
         return {path: _look(found.get(path)) for path in paths}
 
     def content(self, blob: str) -> bytes:
@@ -122,11 +112,6 @@ class Repository:
             return self._git.run("cat-file", "blob", blob)
         except GitError:
             return None
-
-    def under_way(self) -> str:
-        """What git has begun and not ended; empty when there is nothing."""
-        begun = (w for n, w in _UNDER_WAY.items() if (self._git_dir / n).exists())
-        return next(begun, "")
 
     def build(
         self, base: str, patches: Sequence[Patch], commit: str = ""
@@ -163,12 +148,7 @@ class Repository:
 
     def parent(self, count: int) -> str:
         """The commit that many first parents before ``HEAD``; may be none."""
-        try:
-            return self._git.text(
-                "rev-parse", "--verify", "-q", f"HEAD~{count}^{{commit}}"
-            )
-        except GitError:
-            return ""
+        return self._commit(f"HEAD~{count}")
 
     def create_branch(self, name: str, commit: str) -> bool:
         """Let a new branch stand at ``commit``; False when it already does.
@@ -180,8 +160,8 @@ class Repository:
         ref = f"refs/heads/{name}"
         if name.startswith("-") or not self._git.succeeds("check-ref-format", ref):
             raise Usage(f"{name!r} cannot be the name of a branch")
-        if self._git.succeeds("rev-parse", "--verify", "-q", ref):
-            if self._git.text("rev-parse", "--verify", "-q", ref) == commit:
+        if found := self._commit(ref):
+            if found == commit:
                 return False
             raise Precondition(
                 f"the branch {name} exists already",
@@ -201,9 +181,7 @@ class Repository:
         with self._refused():
             before = self._git.run("ls-files", "-s", "-z", "--", *paths)
             wanted = self.entries(paths, commit)
-            if {p: look.blob for p, look in self.staged(paths).items()} != {
-                p: wanted[p].blob if p in wanted else ZEROS for p in paths
-            }:
+            if self.staged(paths) != self.looks(paths, commit):
                 lines = (f"{e.mode} {e.blob}\t{p}" for p, e in wanted.items())
                 self._index(paths, "\0".join(lines).encode())
             if commit == self.head:
@@ -213,6 +191,22 @@ class Repository:
             except BaseException:
                 self._index(paths, before)
                 raise
+
+    def _listed(self, *what: str, paths: Collection[str]) -> Iterator[list[str]]:
+        """git's lines on some paths: three facts and the path."""
+        if not paths:
+            return
+        with self._refused():
+            output = self._git.run(*what[:1], "-z", *what[1:], "--", *paths)
+        for line in output.decode("utf-8", "surrogateescape").split("\0")[:-1]:
+            facts, path = line.split("\t", 1)
+            yield [*facts.split(), path]
+
+    def _commit(self, name: str) -> str:
+        try:
+            return self._git.text("rev-parse", "--verify", "-q", f"{name}^{{commit}}")
+        except GitError:
+            return ""
 
     def _index(self, paths: Sequence[str], entries: bytes) -> None:
         """Let the index have these entries of ``paths``, and no others."""
@@ -250,9 +244,3 @@ def _look(entry: Entry | None) -> Look:
     if entry and entry.mode == _LINK:
         return Look(blob="", why="it is a link, a submodule or in conflict")
     return Look(blob=entry.blob if entry else ZEROS)
-
-
-def _names(git: Git, *args: str) -> list[str]:
-    """What a git command prints, split at its zero bytes."""
-    output = git.run(*args)
-    return output.decode("utf-8", "surrogateescape").split("\0")[:-1]
