@@ -15,16 +15,16 @@ from pathlib import Path
 import msgspec
 
 from . import bases, runner, series
-from .change.patching import forward
 from .diff import ZEROS
 from .errors import Precondition
+from .installs.identify import Identity
+from .installs.locate import Target
+from .installs.status import View
 from .outcomes import Outcome
+from .patching import forward
 from .proof import detail
 from .runner_child import selects
 from .series import Series, is_test
-from .target.identify import Identity
-from .target.locate import Target
-from .target.status import View
 
 _PACKAGE = "python/sglang"
 _RUN = "test/"
@@ -130,7 +130,7 @@ def _copy(package: Path, to: Path) -> None:
             package,
             to,
             symlinks=True,
-            ignore=shutil.ignore_patterns("__pycache__", ".dspark-patches"),
+            ignore=shutil.ignore_patterns("__pycache__", ".dspark-patches-*"),
         )
     except (OSError, shutil.Error) as error:
         raise Precondition(

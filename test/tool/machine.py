@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import subprocess
+import sys
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -15,8 +17,7 @@ from world import World, text
 from dspark_patches import bases, lock, mail, series, workshop
 from dspark_patches.bases import Base
 from dspark_patches.git import Git
-from dspark_patches.guard import guards
-from dspark_patches.target.locate import Target, locate
+from dspark_patches.installs.locate import Target, locate
 
 ROUTER = "python/sglang/srt/router.py"
 EAGLE = "python/sglang/srt/eagle.py"
@@ -174,7 +175,6 @@ class Machine:
         found = lock.carried_blobs(loaded, tree)
         wheel = (self.world.shelf / base.wheel).read_bytes()
         built = lock.build(base, loaded, hashlib.sha256(wheel).hexdigest(), found)
-        built = lock.guarded(built, *guards.build(loaded, tree))
         lock.path_of(base).write_bytes(lock.render(built))
 
     def site(
@@ -209,6 +209,24 @@ class Machine:
         root = self.folder / "tree"
         factories.write_files(root, files)
         return root
+
+
+def environment(home: Path) -> Path:
+    """Make a virtual environment without anything; its site-packages folder."""
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    site = home / "lib" / version / "site-packages"
+    site.mkdir(parents=True)
+    (home / "bin").mkdir()
+    (home / "bin" / "python").symlink_to(sys.executable)
+    (home / "pyvenv.cfg").write_text(f"home = {Path(sys.base_prefix) / 'bin'}\n")
+    return site
+
+
+def uninstall(home: Path) -> None:
+    """Let pip itself take sglang out of an environment."""
+    python = str(home / "bin" / "python")
+    command = [sys.executable, "-m", "pip", "--python", python, "uninstall", "-qy"]
+    subprocess.run([*command, "sglang"], check=True)
 
 
 def contents(root: Path) -> dict[str, bytes]:

@@ -9,9 +9,9 @@ import click
 from .. import bases, report
 from ..errors import Conflict, Exit, Usage
 from ..files import replace_all
+from ..installs.locate import locate
 from ..port.port import Report, port
 from ..report_port import print_port
-from ..target.locate import locate
 from . import options
 
 

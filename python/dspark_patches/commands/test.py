@@ -8,8 +8,8 @@ import click
 
 from .. import report, runner
 from ..errors import Exit
+from ..installs.locate import locate
 from ..report_trial import print_trial
-from ..target.locate import locate
 from ..trial import trial
 from . import options
 

@@ -17,9 +17,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from ..change.patching import forward
 from ..diff import ZEROS, blob_id
 from ..lock import Guard, Lock
+from ..patching import forward
 from ..series import Series, in_wheels
 from . import effects
 from .effects import Change, Effect, Site

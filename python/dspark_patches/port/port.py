@@ -16,9 +16,9 @@ from ..bases import Base
 from ..diff import Section, blob_id
 from ..guard import effects, guards
 from ..guard.effects import Effect
+from ..installs.locate import Target
 from ..mail import Mail
 from ..series import Patch
-from ..target.locate import Target
 from . import section as sections
 from .section import Fit, Verdict, Versions
 from .sources import Step, base_steps, target_file

@@ -17,10 +17,10 @@ from pathlib import Path
 
 import msgspec
 
-from ..change.patching import lines_of, sides
 from ..diff import Section, hunks
 from ..git import Git, GitError
 from ..guard.scopes import Scopes, parse
+from ..patching import lines_of, sides
 
 _SHOWN = 3
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import msgspec
 
-from ..change.patching import forward
-from ..change.repository import Repository
 from ..confined import Confined
 from ..diff import ZEROS, Section, blob_id
 from ..errors import Failure, Precondition
+from ..installs.locate import Target
+from ..installs.repository import Repository
+from ..patching import forward
 from ..series import Series
-from ..target.locate import Target
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
