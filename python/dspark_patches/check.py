@@ -10,8 +10,6 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import msgspec
-
 from . import added, derive, lint, lock, references
 from . import series as all_series
 from . import used
@@ -203,11 +201,9 @@ def _check_lock(base: Base, series: Series, sources: Sources) -> Iterator[Findin
             yield finding(f"the lock does not know {unknown}")
             return
         carried = locked.base_blobs(in_wheel=True)
-        built = lock.build(base, series, locked.wheel.sha256, carried)
-        built = lock.guarded(built, locked.guards, locked.watched)
         named = derive.places(sources.content(derive.FEATURES))
         known = {name: locked.features.get(name, False) for name in named}
-        built = msgspec.structs.replace(built, features=known)
+        built = lock.build(base, series, locked.wheel.sha256, carried, known)
     except Malformed as failure:
         yield of_failure(base.tag, failure, renew)
     except Failure as failure:

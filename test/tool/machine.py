@@ -15,7 +15,6 @@ from world import World, text
 from dspark_patches import bases, lock, mail, series, workshop
 from dspark_patches.bases import Base
 from dspark_patches.git import Git
-from dspark_patches.guard import guards
 from dspark_patches.target.locate import Target, locate
 
 ROUTER = "python/sglang/srt/router.py"
@@ -174,7 +173,6 @@ class Machine:
         found = lock.carried_blobs(loaded, tree)
         wheel = (self.world.shelf / base.wheel).read_bytes()
         built = lock.build(base, loaded, hashlib.sha256(wheel).hexdigest(), found)
-        built = lock.guarded(built, *guards.build(loaded, tree))
         lock.path_of(base).write_bytes(lock.render(built))
 
     def site(

@@ -12,12 +12,10 @@ from pathlib import Path
 import factories
 import pytest
 from machine import (
-    DFLASH,
     EAGLE,
     GUARD,
     HANDOFF,
     KIT,
-    LATER,
     RECORD,
     RELEASED,
     ROUTER,
@@ -386,25 +384,6 @@ def test_a_file_in_no_known_state_is_never_written(
             change(target, verb)
         assert "dspark-patches port v0.5.16" in caught.value.next_step
     assert contents(target.root) == before
-
-
-def test_what_is_done_elsewhere_is_not_done_twice(machine: Machine) -> None:
-    """A fork of the release whose own fix is in a file that we do not edit."""
-    target = machine.package(RELEASED | {DFLASH: LATER[DFLASH]})
-    before = contents(target.root)
-    with pytest.raises(Conflict, match="would do twice") as caught:
-        apply(target)
-    assert f"{DFLASH}:5 (prepare) calls evict" in caught.value.cause
-    assert contents(target.root) == before
-
-
-def test_what_is_done_anywhere_else_counts_too(machine: Machine) -> None:
-    """Also in a file that the release does not even have."""
-    target = machine.package()
-    hidden = {"sglang/srt/extra/hook.py": b"def hook(b):\n    setattr(b, 'clock', 1)\n"}
-    factories.write_files(target.root, hidden)
-    with pytest.raises(Conflict, match="would do twice"):
-        apply(target)
 
 
 def test_an_unknown_release_is_refused(machine: Machine) -> None:

@@ -8,12 +8,9 @@ import shutil
 import factories
 import pytest
 from machine import (
-    DFLASH,
     EAGLE,
     GUARD,
     HANDOFF,
-    LATER,
-    RELEASED,
     ROUTER,
     SUBJECTS,
     TEST,
@@ -311,25 +308,6 @@ def test_a_fork_with_files_as_released_will_do(machine: Machine) -> None:
     git = machine.checkout(files)
     apply(git)
     assert contents(git.directory) == files | state(3) | {"README.md": b"a fork\n"}
-
-
-def test_a_fork_that_does_it_elsewhere_is_refused(machine: Machine) -> None:
-    git = machine.checkout(state(0) | {DFLASH: LATER[DFLASH]})
-    before = everything(git)
-    with pytest.raises(Conflict, match="would do twice") as caught:
-        apply(git)
-    assert f"{DFLASH}:5 (prepare) calls evict" in caught.value.cause
-    with pytest.raises(Conflict, match="would do twice"):
-        apply(git, "new")
-    assert everything(git) == before
-
-
-def test_what_head_does_counts_on_a_new_branch(machine: Machine) -> None:
-    """The work tree hides it; the branch would stand on HEAD."""
-    git = machine.checkout(state(0) | {DFLASH: LATER[DFLASH]})
-    write(git, {DFLASH: RELEASED[DFLASH]})
-    with pytest.raises(Conflict, match="would do twice"):
-        apply(git, "new")
 
 
 def test_the_rest_of_a_series_is_added(machine: Machine) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -24,10 +23,8 @@ from machine import (
     state,
 )
 
-from dspark_patches import bases, cli, diff, lines
+from dspark_patches import cli, lines
 from dspark_patches.errors import Exit, Usage
-from dspark_patches.git import Git
-from dspark_patches.mail import render
 from dspark_patches.target.locate import locate
 from dspark_patches.target.status import Status, status
 
@@ -136,19 +133,6 @@ def test_a_fork_is_no_known_base(machine: Machine) -> None:
     assert "1 of the 3 files" in found.how
 
 
-@pytest.mark.parametrize("count", [0, 3])
-def test_what_a_fork_does_elsewhere_makes_a_patch_unclear(
-    machine: Machine, count: int
-) -> None:
-    """The fork mended the clock in a file that no patch of ours edits."""
-    found = status(machine.package(state(count) | {DFLASH: LATER[DFLASH]}))
-    told = {patch.name: patch.state for patch in found.patches}
-    assert found.base == "v0.5.16"
-    assert told["0002-give-the-clock-one-owner"] == "unclear"
-    assert f"{DFLASH}:5 (prepare) calls evict" in notes(found)
-    assert found.exit_code(require=True) == Exit.FINDINGS
-
-
 def test_a_file_nearby_may_differ_in_what_does_not_matter(machine: Machine) -> None:
     files = state(3) | {DFLASH: RELEASED[DFLASH].replace(b"= 2", b"= 3")}
     found = status(machine.package(files))
@@ -244,42 +228,3 @@ def test_every_format_names_what_is_missing(machine: Machine, capsys, form) -> N
 def test_no_sglang_at_all(tmp_path: Path, capsys) -> None:
     assert cli.main(["status", str(tmp_path)]) == Exit.USAGE
     assert "holds no SGLang" in capsys.readouterr().err
-
-
-def test_as_quick_as_git_apply(machine: Machine) -> None:
-    """Within three times what `git apply --check` of the same series takes.
-
-    The series is of a real one's size; both are measured in this one run.
-    """
-    kit = b"".join(b"LINE_%d = %d\n" % (n, n) for n in range(500))
-    added = (f"python/sglang/test/kits/kit_{n}.py" for n in range(4))
-    big = factories.make_mail(
-        *(diff.render_add(path, kit) for path in added), subject="Add a large kit"
-    )
-    folder = bases.series_dir(machine.base)
-    (folder / "0004-large.patch").write_bytes(render(big))
-    machine.lock(machine.base, RELEASED)
-    git = machine.checkout()
-    mails = b"".join(path.read_bytes() for path in sorted(folder.glob("*.patch")))
-    target = locate(git.directory)
-    ours = quickest(lambda: status(target))
-    theirs = quickest(lambda: apply_check(git, mails))
-    assert ours < 3 * theirs
-
-
-def apply_check(git: Git, mails: bytes) -> None:
-    subprocess.run(
-        ["git", "apply", "--check", "-"],
-        input=mails,
-        cwd=git.directory,
-        check=True,
-    )
-
-
-def quickest(job) -> float:
-    times = []
-    for _ in range(5):
-        started = time.perf_counter()
-        job()
-        times.append(time.perf_counter() - started)
-    return min(times)

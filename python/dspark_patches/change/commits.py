@@ -5,7 +5,6 @@ from __future__ import annotations
 import msgspec
 
 from ..errors import BadInput, Conflict
-from ..guard import guards
 from ..mail import AUTHOR, Mail
 from ..series import Series
 from ..target.locate import Target
@@ -13,7 +12,7 @@ from ..target.status import View
 from . import journal as journals
 from .files import opened, resume, to_changes
 from .journal import Commits
-from .plan import Goal, Outcome, edits, fitting, must_be_new, promised
+from .plan import Goal, Outcome, edits, fitting, promised
 from .repository import Repository
 from .transaction import perform
 
@@ -62,9 +61,6 @@ class _Job:
         commits: tuple[str, ...] = ()
         head = self.repository.head
         if self.edits:
-            if self.verb == "apply":
-                sources = self.repository.sources(guards.wanted(self.locked))
-                must_be_new(self.view, self.locked, sources)
             if not branch:
                 self.repository.must_be_clean(self.view.paths)
             commits, head = self._built()

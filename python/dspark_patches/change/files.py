@@ -7,14 +7,13 @@ from contextlib import contextmanager
 
 from ..confined import Confined
 from ..diff import ZEROS
-from ..guard import effects
 from ..lock import Lock
 from ..target.locate import Target
 from ..target.status import View
 from . import journal as journals
 from . import record
 from .place import Place, told
-from .plan import Edit, Outcome, edits, fitting, must_be_new
+from .plan import Edit, Outcome, edits, fitting
 from .staging import Change, clear
 from .transaction import Follow, finish, perform
 
@@ -72,8 +71,6 @@ def change(target: Target, verb: journals.Verb, named: str) -> Outcome:
         found = edits(view, loaded, lambda p: read(target.place(p)), goal, locked)
         changes = to_changes(target, found)
         listed = _listed(target, place, found, locked)
-        if found and verb == "apply":
-            must_be_new(view, locked, effects.sources(target.runtime))
         if found:
             perform(place, (*changes, *listed), verb=verb, base=loaded.base)
     return Outcome(

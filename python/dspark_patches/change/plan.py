@@ -10,8 +10,6 @@ import msgspec
 from .. import bases, lock, series
 from ..diff import ZEROS
 from ..errors import BadInput, Conflict, Precondition
-from ..guard import effects, guards
-from ..guard.effects import Sources
 from ..lock import Lock
 from ..series import Series
 from ..target.status import View
@@ -129,30 +127,6 @@ def edits(
         run = steps[0].mode == "100755"
         found.append(Edit(path=path, old=old, new=content, executable=run))
     return tuple(found)
-
-
-def must_be_new(view: View, locked: Lock, sources: Sources) -> None:
-    """Be sure that nothing else on a target does what the series adds.
-
-    Args:
-        view: the target.
-        locked: the series' lock.
-        sources: the Python files of the target's serving runtime.
-
-    Raises:
-        Conflict: something does.
-    """
-    proven = set(view.paths)
-    others = ((path, source) for path, source in sources if path not in proven)
-    found = effects.sites(others, guards.wanted(locked))
-    for patch, told in guards.surprises(locked, found).items():
-        raise Conflict(
-            f"{view.identity.base}/{patch}.patch fits, but would do twice, or "
-            "undo, what is done elsewhere",
-            cause="\n".join(told),
-            next_step=f"`dspark-patches port {view.identity.base} "
-            f"{view.target.root}` judges every patch",
-        )
 
 
 def promised(locked: Lock, path: str, goal: Goal) -> str:

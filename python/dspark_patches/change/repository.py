@@ -16,8 +16,6 @@ from ..diff import ZEROS
 from ..errors import Conflict, Precondition, Usage
 from ..foreign import environment, names, refused
 from ..git import Git, GitError
-from ..guard import effects
-from ..guard.effects import Effect
 from ..mail import Mail
 from ..series import Patch
 from ..workshop import Workshop
@@ -83,26 +81,6 @@ class Repository:
             return self._git.run("cat-file", "blob", blob)
         except GitError:
             return None
-
-    def sources(self, wanted: Iterable[Effect]) -> Iterator[tuple[str, bytes]]:
-        """The runtime's Python files of ``HEAD`` that name one of the effects."""
-        words = [word for e in sorted(wanted) for word in ("-e", e.name)]
-        folder = f":(glob){effects.PACKAGE}/**/*.py"
-        options = ("-l", "-z", "-F", "--full-name", "--no-recurse-submodules")
-        if not words:
-            return
-        try:
-            found = names(self._git, "grep", *options, *words, "HEAD", "--", folder)
-        except GitError as error:
-            if error.status == 1 and not error.stderr:
-                return
-            raise Precondition(
-                f"{self.root} cannot be searched", cause=error.stderr.strip()
-            ) from error
-        for name in found:
-            path = name.removeprefix("HEAD:")
-            with refused(self.root):
-                yield path, self._git.run("cat-file", "blob", f"HEAD:{path}")
 
     def must_have(self, blobs: Iterable[str]) -> None:
         """Be sure that blobs are here, without fetching them.

@@ -81,26 +81,19 @@ def identify(
     if not any(fit.whole and fit.total for fit in fits):
         fits = [_closer(fit, known[fit.base], blobs, locks) for fit in fits]
     whole = [fit for fit in fits if fit.whole and fit.total]
-    exact = [fit for fit in whole if _is_exact(locks(known[fit.base]), blobs)]
-    if len(exact) == 1:
-        return _by_files(exact[0], " and those near to them")
+    if len(whole) == 1:
+        how = f"by the {whole[0].total} files that its series edits"
+        return Identity(base=whole[0].base, how=how)
     # A series that only adds tests edits no file to tell a release by.
     possible = [fit.base for fit in fits if fit.whole]
     if possible and (found := tag()) in possible:
         return Identity(base=found, how=f"by the tag {found}")
     if own and own.whole:
         return Identity(base=said, how=f"by its version {version}")
-    if len(whole) == 1:
-        return _by_files(whole[0], "; others near to them differ")
     if own:
         how = f"by its version {version}; {own.total - own.known} files differ"
         return Identity(base=said, how=how)
     return _unknown(version, fits, possible)
-
-
-def _by_files(fit: Fit, also: str) -> Identity:
-    how = f"by the {fit.total} files that its series edits{also}"
-    return Identity(base=fit.base, how=how)
 
 
 def _unknown(version: str, fits: list[Fit], possible: list[str]) -> Identity:
@@ -148,7 +141,7 @@ def _closer(fit: Fit, base: Base, blobs: Blobs, locks: Locks) -> Fit:
     """The fit when files may also be as only some of the patches leave them."""
     try:
         locked = locks(base)
-        made = {s.new for patch in outlines(base, locked) for s in patch.steps}
+        made = {s.new for patch in outlines(base) for s in patch.steps}
     except Failure:
         return fit
     states = {
@@ -156,8 +149,3 @@ def _closer(fit: Fit, base: Base, blobs: Blobs, locks: Locks) -> Fit:
     }
     count = sum(blob in states[path] for path, blob in blobs(states).items())
     return msgspec.structs.replace(fit, known=count)
-
-
-def _is_exact(locked: Lock, blobs: Blobs) -> bool:
-    """Whether also the files that no patch edits, but stand near, are the base's."""
-    return blobs(locked.watched) == locked.watched

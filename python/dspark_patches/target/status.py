@@ -12,7 +12,6 @@ from .. import bases, lock
 from ..change import journal as journals
 from ..confined import Confined, Look
 from ..errors import BadInput, Exit
-from . import near
 from .identify import identify
 from .locate import Target
 from .others import not_needed, tag
@@ -87,7 +86,7 @@ class View:
         if self.identity.base:
             base = bases.find(self.identity.base)
             self.locked = locks(base)
-            self.outlines = outlines(base, self.locked)
+            self.outlines = outlines(base)
         self.chain = Chain(self.outlines, self.look(self.paths))
 
     @property
@@ -139,7 +138,9 @@ def status(target: Target, named: str = "") -> Status:
         base=base,
         how=view.identity.how,
         near=view.identity.near,
-        patches=(*_states(view), *not_needed(base, view.outlines)) if base else (),
+        patches=(
+            (*view.chain.states(), *not_needed(base, view.outlines)) if base else ()
+        ),
         left_out=view.left_out,
         strange=view.chain.strange(),
         interrupted=interrupted(target),
@@ -161,18 +162,4 @@ def interrupted(target: Target) -> str:
     return (
         f"{journal.verb} of {journal.base} was stopped midway{back}: "
         f"{done} of {len(journal.files)} files are done"
-    )
-
-
-def _states(view: View) -> tuple[PatchState, ...]:
-    """The patches' states; one that may be in twice, or elsewhere, is unclear."""
-    looks = view.look(view.locked.watched)
-    found = near.surprises(view.target, view.locked, looks)
-    return tuple(
-        (
-            msgspec.structs.replace(one, state="unclear", notes=found[one.name])
-            if one.name in found
-            else one
-        )
-        for one in view.chain.states()
     )
