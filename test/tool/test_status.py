@@ -139,11 +139,6 @@ def test_a_file_nearby_may_differ_in_what_does_not_matter(machine: Machine) -> N
     assert found.exit_code(require=True) == Exit.OK
 
 
-def test_files_speak_louder_than_a_stale_version(machine: Machine) -> None:
-    found = status(locate(machine.site(RELEASED, "0.5.17")))
-    assert found.base == "v0.5.16"
-
-
 @pytest.mark.parametrize("version", ["0.5.16+cu130", "0.5.16"])
 def test_a_local_version_is_the_release(machine: Machine, version: str) -> None:
     found = status(locate(machine.site(RELEASED, version)))

@@ -81,15 +81,15 @@ def identify(
     if not any(fit.whole and fit.total for fit in fits):
         fits = [_closer(fit, known[fit.base], blobs, locks) for fit in fits]
     whole = [fit for fit in fits if fit.whole and fit.total]
-    if len(whole) == 1:
-        how = f"by the {whole[0].total} files that its series edits"
-        return Identity(base=whole[0].base, how=how)
     # A series that only adds tests edits no file to tell a release by.
     possible = [fit.base for fit in fits if fit.whole]
     if possible and (found := tag()) in possible:
         return Identity(base=found, how=f"by the tag {found}")
     if own and own.whole:
         return Identity(base=said, how=f"by its version {version}")
+    if len(whole) == 1:
+        how = f"by the {whole[0].total} files that its series edits"
+        return Identity(base=whole[0].base, how=how)
     if own:
         how = f"by its version {version}; {own.total - own.known} files differ"
         return Identity(base=said, how=how)
