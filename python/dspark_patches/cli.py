@@ -25,6 +25,7 @@ _VERBS = (
     "check",
     "edit",
     "export",
+    "carry",
     "lock",
     "readme",
     "bench",

@@ -10,6 +10,7 @@ order, each inside the same function or class.
 from __future__ import annotations
 
 import ast
+import re
 import tempfile
 from collections.abc import Sequence
 from enum import IntEnum
@@ -19,7 +20,7 @@ import msgspec
 
 from ..change.patching import lines_of, sides
 from ..diff import Section, blob_id, hunks
-from ..git import Git, GitError
+from ..git import Git
 from ..states import Step
 
 _SHOWN = 3
@@ -119,30 +120,19 @@ def compare(step: Step, target: bytes, made: Section, content: bytes) -> Fit:
     return _conflict(_difference(path, wanted, got))
 
 
-def merge(base: bytes, ours: bytes, theirs: bytes, *, shown: bool = False) -> bytes:
-    """git's three-way merge of a file.
-
-    Args:
-        base: what both come from.
-        ours: one version.
-        theirs: another version.
-        shown: whether to return a text with markers where there is a conflict.
-
-    Raises:
-        GitError: there is a conflict, or a file is not text.
-    """
+def merge(base: bytes, ours: bytes, theirs: bytes) -> tuple[bytes | None, str]:
+    """git's three-way merge of a text; or None, and the conflicts with markers."""
     with tempfile.TemporaryDirectory(prefix="dspark-patches-") as scratch:
         folder = Path(scratch)
-        for name, content in (("ours", ours), ("base", base), ("theirs", theirs)):
+        names = ("ours", "base", "theirs")
+        for name, content in zip(names, (ours, base, theirs)):
             (folder / name).write_bytes(content)
         git = Git(folder, {"GIT_CEILING_DIRECTORIES": str(folder.resolve().parent)})
-        try:
-            return git.run("merge-file", "-p", "-q", "ours", "base", "theirs")
-        except GitError:
-            if not shown:
-                raise
-        git.succeeds("merge-file", "-q", "--diff3", "ours", "base", "theirs")
-        return (folder / "ours").read_bytes()
+        merges = git.succeeds("merge-file", "-q", *names)
+        text = (folder / "ours").read_bytes()
+    found = re.findall(rb"^<{7} .*?^>{7} [^\n]*", text, re.DOTALL | re.MULTILINE)
+    shown = b"\n".join(found).decode("utf-8", "replace")
+    return (text, "") if merges else (None, shown)
 
 
 def changed(section: Section, before: bytes, after: bytes) -> list[Line]:
@@ -167,10 +157,7 @@ def _edit(step: Step, target: bytes) -> Fit:
     section, path = step.section, step.section.path
     content = None
     if step.known:
-        try:
-            content = merge(step.before or b"", target, step.after or b"")
-        except GitError:
-            pass
+        content, _ = merge(step.before or b"", target, step.after or b"")
     elif _placed(section, target, back=True) is not None:
         content = target
     if content is None:
