@@ -181,7 +181,9 @@ def test_controls_are_restacked(clone: Clone) -> None:
     control = make_edit(CLOCK, state, state.replace(b"now += 1", b"now += 9"))
     name = "patches/v0.5.17/controls/0001-nine.diff"
     write_files(clone.root, {name: b"Nine.\n\n" + control.text})
-    clone.write("v0.5.16", OLD, both(ONE, WAIT), TWO)
+    # The line beside the one that the control changes.
+    beside = (b"    return now\n\n\ndef wait", b"    return now + 0\n\n\ndef wait")
+    clone.write("v0.5.16", OLD, both(ONE, beside), TWO)
     assert clone.carry() == Exit.OK
     (found,) = series.load(clone.next).patches[0].controls
     assert (

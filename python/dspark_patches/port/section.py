@@ -120,7 +120,9 @@ def compare(step: Step, target: bytes, made: Section, content: bytes) -> Fit:
     return _conflict(_difference(path, wanted, got))
 
 
-def merge(base: bytes, ours: bytes, theirs: bytes) -> tuple[bytes | None, str]:
+def merge(
+    base: bytes, ours: bytes, theirs: bytes, *options: str
+) -> tuple[bytes | None, str]:
     """git's three-way merge of a text; or None, and the conflicts with markers."""
     with tempfile.TemporaryDirectory(prefix="dspark-patches-") as scratch:
         folder = Path(scratch)
@@ -128,7 +130,7 @@ def merge(base: bytes, ours: bytes, theirs: bytes) -> tuple[bytes | None, str]:
         for name, content in zip(names, (ours, base, theirs)):
             (folder / name).write_bytes(content)
         git = Git(folder, {"GIT_CEILING_DIRECTORIES": str(folder.resolve().parent)})
-        merges = git.succeeds("merge-file", "-q", *names)
+        merges = git.succeeds("merge-file", "-q", *options, *names)
         text = (folder / "ours").read_bytes()
     found = re.findall(rb"^<{7} .*?^>{7} [^\n]*", text, re.DOTALL | re.MULTILINE)
     shown = b"\n".join(found).decode("utf-8", "replace")
@@ -186,14 +188,15 @@ def _placed(section: Section, target: bytes, back: bool = False) -> bytes | None
     lines = lines_of(target)
     for hunk in reversed(hunks(section)):
         old, new = sides(hunk)[::-1] if back else sides(hunk)
-        places = _places(lines, old)
-        if len(places) != 1:
+        where = places(lines, old)
+        if len(where) != 1:
             return None
-        lines[places[0] : places[0] + len(old)] = new
+        lines[where[0] : where[0] + len(old)] = new
     return b"".join(lines)
 
 
-def _places(lines: Sequence[bytes], wanted: Sequence[bytes]) -> list[int]:
+def places(lines: Sequence[bytes], wanted: Sequence[bytes]) -> list[int]:
+    """Where some lines stand, one after the other."""
     count = len(wanted)
     return [n for n in range(len(lines)) if lines[n : n + count] == wanted]
 
@@ -204,14 +207,14 @@ def _lacking(section: Section, target: bytes) -> tuple[str, ...]:
     found = []
     for hunk in hunks(section):
         old, _ = sides(hunk)
-        places = _places(lines, old)
-        if len(places) == 1:
+        where = places(lines, old)
+        if len(where) == 1:
             continue
         lost = next((line for line in old if line not in lines), None)
         if lost is not None:
             why = f"there is no {lost.decode('utf-8', 'replace').strip()!r}"
         else:
-            why = "its lines stand " + ("in several places" if places else "apart")
+            why = "its lines stand " + ("in several places" if where else "apart")
         found.append(f"{section.path}: the hunk at line {hunk.old_start}: {why}")
     return tuple(found[:_SHOWN]) or (f"{section.path} changed close by",)
 
