@@ -17,7 +17,6 @@ from . import mail as mails
 from .diff import ZEROS, Section
 from .errors import Conflict
 from .git import Git, GitError
-from .lines import split
 from .mail import Mail
 
 # Without a diffstat git writes no "---" line: a blank line ends the message.
@@ -204,4 +203,4 @@ def difference(
             held = {p: c for p in changed if (c := contents[p]) is not None}
             trees.append(shop.start(held, modes, "state"))
         made = shop.compare(*trees)
-    return diff.parse(split(made, "difference"), "difference")
+    return diff.parse(made, "difference")
