@@ -71,7 +71,7 @@ def _wrong(hunk: Hunk) -> str:
     markers = b"".join(line[:1] or b"?" for line in hunk.lines)
     if markers.translate(None, b" +-\\"):
         return "a line of the hunk has no marker"
-    if any(b"\0" in line for line in hunk.lines):
+    if b"\0" in b"".join(hunk.lines):
         return "binary content is not allowed"
     both = markers.count(b" ")
     if (both + markers.count(b"-"), both + markers.count(b"+")) != (

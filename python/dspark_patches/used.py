@@ -101,6 +101,7 @@ def _first_line(statement: ast.stmt) -> int:
     return min(node.lineno for node in (statement, *decorators)) - 1
 
 
+@lru_cache(maxsize=16384)
 def bound(statement: ast.stmt) -> set[str]:
     """The names that a statement defines or imports, but for the future's."""
     if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
