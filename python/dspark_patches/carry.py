@@ -8,23 +8,20 @@ A merge counts only where the patch then changes the lines that it should.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 import msgspec
 
-from .change.patching import forward, lines_of
+from .change.patching import forward
 from .diff import ZEROS, Section, blob_id, hunks
 from .errors import Conflict
 from .export import file_modes, single_additions
 from .mail import Mail
-from .port.section import merge, places
+from .port.merging import merge, placed
 from .series import Control, Patch, Series, in_wheels
 from .states import Content, Files, Find
 from .workshop import difference
 
-# How many lines around a change tell its place, at most.
-_CONTEXT = 3
 _NONE = Mail(subject="", date="", author="", body="", trailers=(), sections=())
 
 
@@ -63,7 +60,7 @@ class _Merging:
             merged, text = merge(base, ours, theirs)
             if merged is None:
                 # git takes lines for one change that stand side by side.
-                merged = _placed(base, ours, theirs)
+                merged = placed(base, ours, theirs)
             if merged is None and options:
                 merged, text = merge(base, ours, theirs, *options)
             if merged is not None:
@@ -244,24 +241,6 @@ class _Carrying(_Merging):
         made = {one.path: one for one in difference(before, after, self._modes)}
         sections = tuple(made.get(s.path, s) for s in control.sections)
         return msgspec.structs.replace(control, sections=sections)
-
-
-def _placed(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
-    """Their changes of ``base``, each where its lines stand in ours, if once."""
-    old, new, result = lines_of(base), lines_of(theirs), lines_of(ours)
-    codes = difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
-    for _, start, end, first, last in [c for c in codes[::-1] if c[0] != "equal"]:
-        for around in range(_CONTEXT, -1, -1):
-            above, below = old[max(0, start - around) : start], old[end : end + around]
-            wanted = above + old[start:end] + below
-            found = places(result, wanted) if wanted else []
-            if len(found) == 1:
-                made = above + new[first:last] + below
-                result[found[0] : found[0] + len(wanted)] = made
-                break
-        else:
-            return None
-    return b"".join(result)
 
 
 def _by_number(series: Series) -> dict[int, Patch]:

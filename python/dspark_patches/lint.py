@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from . import mail as mails
 from .diff import changed_lines
@@ -20,25 +20,30 @@ _SENTENCE = re.compile(r"\w[\w)`'\"]*[.!?](?=\s|$)")
 _FEWEST_SENTENCES = 2
 _LOOSE_ENDS = (b" ", b"\t", b"\r")
 
+# What is wrong with a patch, what helps, and the text whose line shows it.
+Wrong = tuple[str, str, str]
 
-def lint(series: Series, patch: Patch) -> Iterator[Finding]:
-    """What is wrong with a mail's message and with the lines that it adds."""
-    for what, mend, marker in _wrong(patch):
+
+def lint(series: Series, patch: Patch, more: Iterable[Wrong] = ()) -> Iterator[Finding]:
+    """What is wrong with a mail's message and with the lines that it adds.
+
+    Args:
+        series: the series.
+        patch: one of its patches.
+        more: what else was found wrong with it.
+    """
+    for what, mend, marker in (*_wrong(patch), *more):
         yield finding(series, patch, what, mend, line=line_of(patch, marker))
-    yield from _loose_ends(series, patch)
-    changed = sum(
-        sum(changed_lines(section))
-        for section in patch.mail.sections
-        if not is_test(section.path)
-    )
+    for number, line in enumerate(mails.joined(patch.mail).split(b"\n"), 1):
+        if line.startswith(b"+") and line.endswith(_LOOSE_ENDS):
+            what = "an added line ends with white space"
+            yield finding(series, patch, what, "take it off", line=number)
+    sections = (s for s in patch.mail.sections if not is_test(s.path))
+    changed = sum(sum(changed_lines(section)) for section in sections)
     if patch.kind == "fix" and changed > LARGEST_FIX:
-        yield finding(
-            series,
-            patch,
-            f"the fix adds and removes {changed} lines, more than {LARGEST_FIX}",
-            "split it, or move what is test into the kit",
-            level="warning",
-        )
+        what = f"the fix adds and removes {changed} lines, more than {LARGEST_FIX}"
+        mend = "split it, or move what is test into the kit"
+        yield finding(series, patch, what, mend, level="warning")
 
 
 def line_of(patch: Patch, text: str) -> int:
@@ -65,8 +70,7 @@ def finding(series: Series, patch: Patch, what: str, mend: str, **more) -> Findi
     )
 
 
-def _wrong(patch: Patch) -> Iterator[tuple[str, str, str]]:
-    """What is wrong, what helps, and the text whose line shows it."""
+def _wrong(patch: Patch) -> Iterator[Wrong]:
     mail = patch.mail
     if mail.author != mails.AUTHOR:
         yield f"the author is {mail.author}", f"make it {mails.AUTHOR}", "\nFrom: "
@@ -100,10 +104,3 @@ def _names_report(mail: mails.Mail) -> bool:
     if mail.values("Fixes") or mail.values("Refs"):
         return True
     return any(_NO_REPORT.search(value) for value in mail.values("Upstream-Status"))
-
-
-def _loose_ends(series: Series, patch: Patch) -> Iterator[Finding]:
-    for number, line in enumerate(mails.joined(patch.mail).split(b"\n"), 1):
-        if line.startswith(b"+") and line.endswith(_LOOSE_ENDS):
-            what = "an added line ends with white space"
-            yield finding(series, patch, what, "take it off", line=number)

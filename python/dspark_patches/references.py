@@ -13,10 +13,9 @@ from typing import Literal
 
 import msgspec
 
-from . import lint
-from .findings import Finding
 from .lines import Malformed, read
-from .series import Patch, Series
+from .lint import Wrong
+from .series import Patch
 
 NAME = "references.toml"
 
@@ -53,14 +52,11 @@ def load(path: Path) -> dict[str, Reference]:
     return known
 
 
-def check(
-    series: Series, patch: Patch, known: Mapping[str, Reference]
-) -> Iterator[Finding]:
+def wrong(patch: Patch, known: Mapping[str, Reference]) -> Iterator[Wrong]:
     """What is wrong with the numbers in a patch's trailers."""
     for key, value in patch.mail.trailers:
         for what, mend in _wrong(key, value, known):
-            line = lint.line_of(patch, f"\n{key}: {value}\n")
-            yield lint.finding(series, patch, what, mend, line=line)
+            yield what, mend, f"\n{key}: {value}\n"
 
 
 def _wrong(

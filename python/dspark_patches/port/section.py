@@ -10,18 +10,15 @@ order, each inside the same function or class.
 from __future__ import annotations
 
 import ast
-import re
-import tempfile
 from collections.abc import Sequence
 from enum import IntEnum
-from pathlib import Path
 
 import msgspec
 
 from ..change.patching import lines_of, sides
 from ..diff import Section, blob_id, hunks
-from ..git import Git
 from ..states import Step
+from .merging import merge, places
 
 _SHOWN = 3
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -120,23 +117,6 @@ def compare(step: Step, target: bytes, made: Section, content: bytes) -> Fit:
     return _conflict(_difference(path, wanted, got))
 
 
-def merge(
-    base: bytes, ours: bytes, theirs: bytes, *options: str
-) -> tuple[bytes | None, str]:
-    """git's three-way merge of a text; or None, and the conflicts with markers."""
-    with tempfile.TemporaryDirectory(prefix="dspark-patches-") as scratch:
-        folder = Path(scratch)
-        names = ("ours", "base", "theirs")
-        for name, content in zip(names, (ours, base, theirs)):
-            (folder / name).write_bytes(content)
-        git = Git(folder, {"GIT_CEILING_DIRECTORIES": str(folder.resolve().parent)})
-        merges = git.succeeds("merge-file", "-q", *options, *names)
-        text = (folder / "ours").read_bytes()
-    found = re.findall(rb"^<{7} .*?^>{7} [^\n]*", text, re.DOTALL | re.MULTILINE)
-    shown = b"\n".join(found).decode("utf-8", "replace")
-    return (text, "") if merges else (None, shown)
-
-
 def changed(section: Section, before: bytes, after: bytes) -> list[Line]:
     """The lines that a section removes and adds, each with its function or class."""
     python = section.path.endswith(".py")
@@ -193,12 +173,6 @@ def _placed(section: Section, target: bytes, back: bool = False) -> bytes | None
             return None
         lines[where[0] : where[0] + len(old)] = new
     return b"".join(lines)
-
-
-def places(lines: Sequence[bytes], wanted: Sequence[bytes]) -> list[int]:
-    """Where some lines stand, one after the other."""
-    count = len(wanted)
-    return [n for n in range(len(lines)) if lines[n : n + count] == wanted]
 
 
 def _lacking(section: Section, target: bytes) -> tuple[str, ...]:
