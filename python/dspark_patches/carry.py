@@ -17,7 +17,7 @@ from .diff import ZEROS, Section, blob_id, hunks
 from .errors import Conflict
 from .export import file_modes, single_additions
 from .mail import Mail
-from .port.merging import merge, placed
+from .port.merging import Clash, Merging
 from .series import Control, Patch, Series, in_wheels
 from .states import Content, Files, Find
 from .workshop import difference
@@ -25,53 +25,14 @@ from .workshop import difference
 _NONE = Mail(subject="", date="", author="", body="", trailers=(), sections=())
 
 
-class Clash(msgspec.Struct, frozen=True, kw_only=True):
-    """What cannot be merged; ``text`` shows it with git's markers, or says why."""
-
-    patch: str
-    what: str
-    text: str
-
-
 class Carried(msgspec.Struct, frozen=True, kw_only=True):
-    """A series after an edit; it counts when there are no clashes."""
+    """A series after an edit; right when there are no clashes."""
 
     series: Series
     clashes: tuple[Clash, ...]
 
 
-class _Merging:
-    """Three-way merges, and what of them cannot be done."""
-
-    def __init__(self, clashes: Iterable[Clash] = ()) -> None:
-        self.clashes = list(clashes)
-
-    def three(
-        self, states: tuple[Content, ...], patch: str, what: str, *options: str
-    ) -> Content:
-        """Merge a text's base, our version and theirs; None stands for no file."""
-        base, ours, theirs = states
-        if base == theirs or ours == theirs:
-            return ours
-        if base == ours:
-            return theirs
-        text = "one side has no such file"
-        if base is not None and ours is not None and theirs is not None:
-            merged, text = merge(base, ours, theirs)
-            if merged is None:
-                # git takes lines for one change that stand side by side.
-                merged = placed(base, ours, theirs)
-            if merged is None and options:
-                merged, text = merge(base, ours, theirs, *options)
-            if merged is not None:
-                return merged
-        # Every later state of a file has the same clash.
-        if all(one.what != what for one in self.clashes):
-            self.clashes.append(Clash(patch=patch, what=what, text=text))
-        return ours
-
-
-class Edit(_Merging):
+class Edit(Merging):
     """What became of one release's series.
 
     Args:
@@ -121,7 +82,7 @@ def carry(edit: Edit, series: Series, find: Find) -> Carried:
     return _Carrying(edit, series, find).carried()
 
 
-class _Carrying(_Merging):
+class _Carrying(Merging):
     def __init__(self, edit: Edit, series: Series, find: Find) -> None:
         super().__init__(edit.clashes)
         self._edit, self._series = edit, series

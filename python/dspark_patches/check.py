@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from . import added, derive, lint, lock, references
+from . import added, derive, lint, lock
 from . import series as all_series
 from . import used
 from .added import Sources
@@ -19,8 +19,7 @@ from .diff import ZEROS
 from .errors import Failure, Usage
 from .findings import Finding, of_failure
 from .lines import Malformed, read
-from .lint import Wrong
-from .references import Reference
+from .lint import Reference, Wrong
 from .series import Patch, Series, added_paths, blobs_after, chain
 
 _SELECTOR = re.compile(r"[^:]+\.py(::\w+(\.\w+)?)?", re.ASCII)
@@ -43,7 +42,7 @@ def check(chosen: Sequence[Base], root: Path, *, whole: bool) -> tuple[Finding, 
     all_added: set[str] = set()
     released: list[Sources] = []
     try:
-        known = references.load(root / "patches" / references.NAME)
+        known = lint.load_references(root / "patches" / lint.REFERENCES)
     except Malformed as failure:
         found.append(of_failure("", failure, "correct or restore it"))
         known = None
@@ -134,7 +133,7 @@ def _wrong(
         mend = f"run `dspark-patches export {series.base}`"
         yield f"no test of this patch uses {path}", mend, f"\ndiff --git a/{path} "
     if known is not None:
-        yield from references.wrong(patch, known)
+        yield from lint.wrong_references(patch, known)
 
 
 def _check_controls(series: Series) -> Iterator[Finding]:

@@ -1,20 +1,31 @@
-"""What a mail must say, beyond being well-formed."""
+"""What a mail must say, beyond being well-formed.
+
+``patches/references.toml`` records the kind and the title of each issue and pull
+request that trailers refer to, so that these can be checked offline.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Literal
+
+import msgspec
 
 from . import mail as mails
 from .diff import changed_lines
 from .findings import Finding
+from .lines import Malformed, read
 from .series import Patch, Series, is_test
 
 LONGEST_SUBJECT = 72
 LARGEST_FIX = 60
+REFERENCES = "references.toml"
 STATUSES = ("Pending", "Submitted", "Backport", "Merged", "Denied", "Local")
 
 _STATUS = re.compile(rf"({'|'.join(STATUSES)}) \[[^\[\]]*\w[^\[\]]*\]")
+_NUMBER = re.compile(r"[\w.-]+/[\w.-]+#[1-9]\d*", re.ASCII)
 _NO_REPORT = re.compile(r"\bno (upstream )?report\b")
 _SENTENCE = re.compile(r"\w[\w)`'\"]*[.!?](?=\s|$)")
 _FEWEST_SENTENCES = 2
@@ -104,3 +115,55 @@ def _names_report(mail: mails.Mail) -> bool:
     if mail.values("Fixes") or mail.values("Refs"):
         return True
     return any(_NO_REPORT.search(value) for value in mail.values("Upstream-Status"))
+
+
+class Reference(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An issue or a pull request.
+
+    Attributes:
+        source: whether the page itself was seen, or only reports that name it.
+    """
+
+    kind: Literal["issue", "pull request"]
+    title: str
+    source: Literal["seen", "reports"]
+
+
+def load_references(path: Path) -> dict[str, Reference]:
+    """Every recorded reference, by ``OWNER/NAME#NUMBER``.
+
+    Raises:
+        Malformed: the table is missing or not of the expected form.
+    """
+    try:
+        data = read(path, REFERENCES)
+        known = msgspec.toml.decode(data, type=dict[str, Reference])
+    except (UnicodeDecodeError, msgspec.MsgspecError) as error:
+        what = "cannot be read as the table of references"
+        raise Malformed(REFERENCES, 0, what, cause=str(error)) from error
+    for number in known:
+        if not _NUMBER.fullmatch(number):
+            raise Malformed(REFERENCES, 0, f"{number!r} is not OWNER/NAME#NUMBER")
+    return known
+
+
+def wrong_references(patch: Patch, known: Mapping[str, Reference]) -> Iterator[Wrong]:
+    """What is wrong with the numbers in a patch's trailers."""
+    for key, value in patch.mail.trailers:
+        for what, mend in _wrong_reference(key, value, known):
+            yield what, mend, f"\n{key}: {value}\n"
+
+
+def _wrong_reference(
+    key: str, value: str, known: Mapping[str, Reference]
+) -> Iterator[tuple[str, str]]:
+    if key in ("Fixes", "Refs") and not _NUMBER.fullmatch(value):
+        yield f"{key} does not name OWNER/NAME#NUMBER", "write it in that form"
+        return
+    for number in _NUMBER.findall(value):
+        if number not in known:
+            mend = f"look it up and record it in patches/{REFERENCES}, or correct it"
+            yield f"{number} is not recorded", mend
+        elif key == "Fixes" and known[number].kind != "issue":
+            what = f"Fixes names {number}, which is a {known[number].kind}"
+            yield what, f"write 'Refs: {number}'"

@@ -11,9 +11,9 @@ from .. import bases, export, report, series, states, trees
 from ..bases import Base
 from ..carry import Carried, Edit, carry
 from ..errors import Exit, Precondition
-from ..files import replace_all
 from ..git import Git, GitError
 from ..series import Series
+from .export import write
 
 
 @click.command(name="carry")
@@ -109,9 +109,7 @@ def _write(one: Base, carried: Carried) -> None:
         for path, data in written.items()
         if (path.read_bytes() if path.is_file() else None) != data
     }
-    replace_all(changes)
-    for path, data in sorted(changes.items()):
-        report.line(f"{'removed' if data is None else 'wrote'} {path}")
+    write(changes)
     if not changes:
         report.line(f"{one.tag}: nothing changed")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Literal
 
 import msgspec
 
@@ -34,11 +33,6 @@ class PatchVerdict(msgspec.Struct, frozen=True, kw_only=True):
     verdict: Verdict
     evidence: tuple[str, ...]
     sections: tuple[Section, ...]
-
-    @property
-    def kind(self) -> Literal["fix", "test"]:
-        """Whether the patch changes anything but tests."""
-        return self.patch.kind
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
