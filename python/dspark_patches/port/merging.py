@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import msgspec
