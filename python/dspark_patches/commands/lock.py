@@ -32,7 +32,7 @@ def command(base: tuple[str, ...]) -> None:
         loaded = series.load(one)
         released = trees.released(one, lambda text: report.line(text, stderr=True))
         carried = lock.carried_blobs(loaded, released.root)
-        built = lock.build(one, loaded, released.origin.sha256, carried)
+        built = lock.build(one, loaded, released.sha256, carried)
         built = lock.guarded(built, *guards.build(loaded, released.root))
         known = derive.features(bases.data_root(), released.root)
         built = msgspec.structs.replace(built, features=known)
