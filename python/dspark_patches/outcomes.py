@@ -53,7 +53,6 @@ class Outcome(_Told, tag="outcome"):
     faults: tuple[Fault, ...] = ()
     skipped: str = ""
     output: str = ""
-    seconds: float = 0.0
 
     @property
     def status(self) -> Literal["passed", "failed", "error", "skipped"]:

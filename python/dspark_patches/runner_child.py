@@ -3,9 +3,8 @@
 Started by :mod:`dspark_patches.runner` under the interpreter that the tree
 is tested with, which has none of our dependencies: only the standard library
 may be imported here. It reads jobs, one JSON object a line, and answers each
-with the process id of the fork and with its exit status. What the tests report
-goes to a file of its own, since a test may print anything and may end the
-process.
+with the process id of the fork and with its exit status. Outcomes go to a file of
+their own, since a test may print anything and may end the process.
 """
 
 from __future__ import annotations
@@ -18,24 +17,16 @@ import os
 import resource
 import signal
 import sys
-import time
 import traceback
 import unittest
 from contextlib import suppress
 from typing import Any, Iterator
 
-# sglang.test.test_utils.CustomTestCase runs each test through this function,
-# which raises a bare Exception in place of the one that the test raised.
-_RETRY = ("python/sglang/srt/utils/common.py", "retry")
-
 _OUTPUT_KEPT = 20_000
-
-Tests = "list[tuple[str, unittest.TestCase]]"
 
 
 class Report:
-    """What is told, and what was printed: files that are opened anew each time,
-    since a test may close any descriptor."""
+    """What is told and was printed. A test may close any descriptor of the files."""
 
     def __init__(self, tree: str, report: str, log: str) -> None:
         self.tree = tree
@@ -46,9 +37,6 @@ class Report:
         line = json.dumps({"kind": kind, **fields}) + "\n"
         with open(self._path, "ab", buffering=0) as stream:
             stream.write(line.encode("utf-8", "backslashreplace"))
-
-    def outcome(self, name: str, *faults: dict[str, Any], **fields: Any) -> None:
-        self.tell("outcome", id=name, faults=faults, **fields)
 
     def printed(self) -> int:
         """How much has been printed."""
@@ -63,41 +51,33 @@ class Report:
             stream.seek(max(start, self.printed() - _OUTPUT_KEPT))
             return stream.read().decode("utf-8", "replace")
 
-    def fault(
-        self, error: BaseException, fixture: str = "", subtest: str = ""
-    ) -> dict[str, Any]:
+    def fault(self, error: Any, fixture: str = "", subtest: str = "") -> dict:
         """An exception as data, seen through the retry wrapper."""
-        while error.__context__ is not None and self._innermost(error) == _RETRY:
+        while error.__context__ is not None and _is_retry(error):
             error = error.__context__
-        shown = traceback.format_exception(type(error), error, error.__traceback__)
-        try:
-            message = str(error)
-        except Exception as broken:
-            message = f"its own __str__ failed: {type(broken).__name__}"
+        shown = traceback.TracebackException.from_exception(error)
+        file = os.path.realpath(shown.stack[-1].filename) if shown.stack else ""
+        inside = file.startswith(self.tree + os.sep)
         return {
             "type": type(error).__name__,
             "bases": [base.__name__ for base in type(error).__mro__],
-            "message": f"{subtest} {message}" if subtest else message,
-            "frame": self._innermost(error)[0],
-            "traceback": "".join(shown),
+            "message": f"{subtest} {shown}" if subtest else str(shown),
+            "frame": os.path.relpath(file, self.tree) if inside else "",
+            "traceback": "".join(shown.format()),
             "fixture": fixture,
         }
 
-    def _innermost(self, error: BaseException) -> tuple[str, str]:
-        """File, relative to the tree or empty outside of it, and function."""
-        frames = list(traceback.walk_tb(error.__traceback__))
-        if not frames:
-            return "", ""
-        code = frames[-1][0].f_code
-        path = os.path.realpath(code.co_filename)
-        inside = path.startswith(self.tree + os.sep)
-        return os.path.relpath(path, self.tree) if inside else "", code.co_name
+
+def _is_retry(error: BaseException) -> bool:
+    """Whether sglang.test.test_utils.CustomTestCase raised it, which runs each test
+    through a function that raises this in place of what the test raised."""
+    return type(error) is Exception and str(error).startswith("retry() ")
 
 
 class Result(unittest.TestResult):
     """Tells every outcome with its faults, those of subtests among them."""
 
-    def __init__(self, report: Report, tests: Tests) -> None:
+    def __init__(self, report: Report, tests: list) -> None:
         super().__init__()
         self._report = report
         self._tests = tests
@@ -109,17 +89,12 @@ class Result(unittest.TestResult):
         self._skips: list[str] = []
         self._at = self._report.printed()
         self._report.tell("start", id=self._ids[id(test)], at=self._at)
-        self._started = time.monotonic()
 
     def stopTest(self, test: unittest.TestCase) -> None:
         super().stopTest(test)
-        self._report.outcome(
-            self._ids[id(test)],
-            *self._faults,
-            skipped="; ".join(self._skips),
-            output=self._report.output(self._at),
-            seconds=round(time.monotonic() - self._started, 3),
-        )
+        skipped, output = "; ".join(self._skips), self._report.output(self._at)
+        outcome = dict(faults=self._faults, skipped=skipped, output=output)
+        self._report.tell("outcome", id=self._ids[id(test)], **outcome)
 
     def addFailure(self, test: unittest.TestCase, err: Any) -> None:
         self._faults.append(self._report.fault(err[1]))
@@ -146,21 +121,15 @@ class Result(unittest.TestResult):
         self._skips.append("expected to fail, and did")
 
     def addUnexpectedSuccess(self, test: unittest.TestCase) -> None:
-        error = AssertionError("expected to fail, and did not")
-        self._faults.append(self._report.fault(error))
+        self.addFailure(test, (None, AssertionError("expected to fail, and did not")))
 
-    def _fixture(
-        self, holder: Any, error: BaseException | None = None, skipped: str = ""
-    ) -> None:
-        """Tell of setUpClass, tearDownModule and the like with their tests.
-
-        unittest hands over a stand-in whose id is ``setUpClass (MODULE.CLASS)``.
-        """
+    def _fixture(self, holder: Any, error: Any = None, skipped: str = "") -> None:
+        """Tell of ``setUpClass (MODULE.CLASS)`` and the like with their tests."""
         fixture, _, owner = holder.id().rstrip(")").partition(" (")
         faults = [self._report.fault(error, fixture)] if error else []
         for name, test in self._tests:
             if owner in (type(test).__module__, unittest.util.strclass(type(test))):
-                self._report.outcome(name, *faults, skipped=skipped)
+                self._report.tell("outcome", id=name, faults=faults, skipped=skipped)
 
 
 def selects(selector: str, test: str) -> bool:
@@ -188,24 +157,25 @@ def flat(tests: Any) -> Iterator[unittest.TestCase]:
             yield from flat(each)
 
 
-def collect(selectors: list[str], report: Report) -> Tests:
+def collect(selectors: list[str], report: Report) -> list:
     """The selected tests of every selected file, each once.
 
     A file that does not load and a selector that names nothing are told at once.
     """
-    found: Tests = []
+    found = []
     for path in dict.fromkeys(selector.split("::")[0] for selector in selectors):
         try:
             tests = list(load(path, report.tree))
         except BaseException as error:
-            report.outcome(path, report.fault(error, "collection"))
+            faults = [report.fault(error, "collection")]
+            report.tell("outcome", id=path, faults=faults)
             selectors = [s for s in selectors if s.split("::")[0] != path]
             continue
         found += (one for one in tests if any(selects(s, one[0]) for s in selectors))
     for selector in selectors:
         if not any(selects(selector, name) for name, _ in found):
             fault = dict(type="NoSuchTest", message=selector, fixture="collection")
-            report.outcome(selector, fault)
+            report.tell("outcome", id=selector, faults=[fault])
     return found
 
 
@@ -215,7 +185,8 @@ def run(report: Report, selectors: list[str]) -> None:
         import sglang
     except BaseException as error:
         for selector in selectors:
-            report.outcome(selector, report.fault(error, "collection"))
+            faults = [report.fault(error, "collection")]
+            report.tell("outcome", id=selector, faults=faults)
         return
     # A folder without an __init__.py imports too, and has no file.
     found = os.path.realpath(sglang.__file__ or list(sglang.__path__)[0])
@@ -237,23 +208,12 @@ def become(tree: str, log: str, env: dict[str, str]) -> None:
     os.environ.update(env)
     # The interpreter read its settings when it started, these among them.
     sys.path[:0] = [p for p in env["PYTHONPATH"].split(os.pathsep) if p not in sys.path]
-    output = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    for descriptor, source in enumerate((nothing, output, output)):
-        os.dup2(source, descriptor)
-    os.close(output)
-    os.close(nothing)
+    with open(os.devnull) as nothing, open(log, "ab") as output:
+        for descriptor, source in enumerate((nothing, output, output)):
+            os.dup2(source.fileno(), descriptor)
     faulthandler.enable()
     # A crash is reported; its core dump would be the size of all of torch.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-
-
-def wait(child: int) -> int:
-    """The exit status of a child, once nothing of its session is left."""
-    os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
-    with suppress(ProcessLookupError):
-        os.killpg(child, signal.SIGKILL)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def serve(preload: list[str]) -> None:
@@ -278,7 +238,12 @@ def serve(preload: list[str]) -> None:
             # behind may never end; everything that counts has been written.
             os._exit(0)
         os.write(answers, b"%d\n" % child)
-        os.write(answers, b"%d\n" % wait(child))
+        os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+        # Nothing of its session may be left when its end is told.
+        with suppress(ProcessLookupError):
+            os.killpg(child, signal.SIGKILL)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        os.write(answers, b"%d\n" % status)
 
 
 if __name__ == "__main__":

@@ -347,7 +347,7 @@ def test_an_exception_that_cannot_be_printed_is_told(run_one):
 
         """,
     )
-    assert "its own __str__ failed: ValueError" in str(found)
+    assert str(found).startswith("Mute: <")
 
 
 @pytest.mark.parametrize("elsewhere", [True, False])

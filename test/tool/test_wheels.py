@@ -183,14 +183,6 @@ def make_zip(folder, *extra, files=PACKAGE):
     return folder / "w.whl"
 
 
-def refused(wheel):
-    """The refusal; nothing may have been written."""
-    with pytest.raises(BadInput) as caught:
-        wheels.unpack(wheel, wheel.parent / "to")
-    assert not (wheel.parent / "to").exists()
-    return caught.value.message
-
-
 def test_only_the_package_is_unpacked_and_no_extension(tmp_path):
     wheel = make_zip(
         tmp_path,
@@ -206,40 +198,34 @@ def test_only_the_package_is_unpacked_and_no_extension(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        "sglang/../../evil.py",
-        "sglang/srt/../../../evil.py",
-        "sglang//evil.py",
-        "sglang/./evil.py",
-        "sglang/..\\evil.py",
-    ],
+    "name", ["../../evil.py", "srt/../../../evil.py", "/evil.py", "..\\evil.py"]
 )
-def test_a_path_that_climbs_is_refused(tmp_path, name):
-    assert "not a path in the package" in refused(make_zip(tmp_path, (name, b"")))
+def test_no_path_climbs_out(tmp_path, name):
+    wheel = make_zip(tmp_path, (f"sglang/{name}", b""))
+    wheels.unpack(wheel, tmp_path / "a" / "to")
+    assert {path.name for path in tmp_path.iterdir()} == {"a", wheel.name}
+    assert [path.name for path in (tmp_path / "a").iterdir()] == ["to"]
 
 
 @pytest.mark.parametrize("kind", [stat.S_IFLNK, stat.S_IFIFO, stat.S_IFCHR])
-def test_an_entry_that_is_no_plain_file_is_refused(tmp_path, kind):
+def test_an_entry_becomes_a_plain_file(tmp_path, kind):
     entry = zipfile.ZipInfo("sglang/link.py")
     entry.external_attr = (kind | 0o777) << 16
-    wheel = make_zip(tmp_path, (entry, b"/etc/passwd"))
-    assert "is not a plain file" in refused(wheel)
+    wheels.unpack(make_zip(tmp_path, (entry, b"/etc/passwd")), tmp_path / "to")
+    found = tmp_path / "to" / "sglang" / "link.py"
+    assert stat.S_ISREG(found.lstat().st_mode)
 
 
-def test_beyond_reason_or_without_the_package(tmp_path, monkeypatch):
-    assert "no package" in refused(make_zip(tmp_path, files={"o/__init__.py": b""}))
-    monkeypatch.setattr(wheels, "MAX_BYTES", 5)
-    assert "6 bytes" in refused(make_zip(tmp_path))
-    monkeypatch.setattr(wheels, "MAX_FILES", 1)
-    assert "2 files" in refused(make_zip(tmp_path))
-
-
-def test_a_broken_archive_is_refused(tmp_path):
+def test_what_is_no_wheel_of_sglang_is_refused(tmp_path, monkeypatch):
+    with pytest.raises(BadInput, match="no package"):
+        wheels.unpack(make_zip(tmp_path, files={"o/__init__.py": b""}), tmp_path / "o")
     wheel = make_zip(tmp_path)
     whole = wheel.read_bytes()
-    wheel.write_bytes(whole[:-30])
-    assert "truncated or corrupt" in refused(wheel)
-    wheel.write_bytes(whole.replace(b"a = 1\n", b"a = 2\n", 1))
-    with pytest.raises(BadInput, match="truncated or corrupt"):
+    for broken in (whole[:-30], whole.replace(b"a = 1\n", b"a = 2\n", 1)):
+        wheel.write_bytes(broken)
+        with pytest.raises(BadInput, match="truncated or corrupt"):
+            wheels.unpack(wheel, tmp_path / "to")
+    wheel.write_bytes(whole)
+    monkeypatch.setattr(wheels, "MAX_BYTES", 5)
+    with pytest.raises(BadInput, match="unpacks to over 5 bytes"):
         wheels.unpack(wheel, tmp_path / "to")
