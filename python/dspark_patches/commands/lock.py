@@ -31,7 +31,7 @@ def command(base: tuple[str, ...]) -> None:
         released = trees.released(one, lambda text: report.line(text, stderr=True))
         carried = lock.carried_blobs(loaded, released.root)
         known = derive.features(bases.data_root(), released.root)
-        built = lock.build(one, loaded, released.origin.sha256, carried, known)
+        built = lock.build(one, loaded, released.sha256, carried, known)
         written[lock.path_of(one)] = lock.render(built)
     replace_all(written)
     for path in written:
