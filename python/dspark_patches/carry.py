@@ -12,11 +12,11 @@ from collections.abc import Iterable
 
 import msgspec
 
-from .change.patching import forward
 from .diff import ZEROS, Section, blob_id, hunks
 from .errors import Conflict
 from .export import file_modes, single_additions
 from .mail import Mail
+from .patching import forward
 from .port.merging import Clash, Merging
 from .series import Control, Patch, Series, in_wheels
 from .states import Content, Files, Find

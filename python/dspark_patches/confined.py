@@ -23,6 +23,7 @@ from .lines import MAX_BYTES
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # A pipe must not block us, nor a terminal become ours.
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_KEPT = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR, errno.EROFS)
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -177,7 +178,7 @@ class Confined:
         except FileNotFoundError:
             return True
         except OSError as error:
-            if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+            if error.errno in _KEPT:
                 return False
             raise
         return True

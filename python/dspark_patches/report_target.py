@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import msgspec
 
 from . import report
-from .change.plan import Outcome
 from .errors import Exit
-from .target.status import Status
+from .installs.plan import COPIES, Outcome
+from .installs.status import Status
 
 _STYLES = {
     "applied": "green",
@@ -57,8 +57,6 @@ def print_outcome(form: str, outcome: Outcome) -> None:
     if form == "json":
         report.json({"ok": True, **msgspec.to_builtins(outcome)})
         return
-    if outcome.resumed:
-        report.line(f"resumed: {outcome.resumed}")
     report.line(_done(outcome))
     for commit in outcome.commits:
         report.line(f"  commit {commit}")
@@ -67,31 +65,38 @@ def print_outcome(form: str, outcome: Outcome) -> None:
     if outcome.left_out:
         kind = outcome.kind
         report.line(f"left out, not carried by a {kind}: {_few(outcome.left_out)}")
-    report.line(f"next: dspark-patches status {outcome.target}")
+    if outcome.aside:
+        report.line(f"next: git -C {outcome.target} switch {outcome.branch}")
+    else:
+        report.line(f"next: dspark-patches status {outcome.target}")
 
 
 def next_step(status: Status) -> str:
     """The command that helps; empty when there is nothing to do."""
     target = status.target
-    if status.interrupted:
-        return (
-            f"`dspark-patches apply {target}` or `dspark-patches revert {target}` "
-            "ends it"
-        )
     if not status.base:
         return f"dspark-patches port {status.near or 'BASE'} {target}"
     if any(patch.state == "unclear" for patch in status.patches):
-        return f"dspark-patches port {status.base} {target}"
-    if status.lacking:
-        return f"dspark-patches apply {target}"
-    return ""
+        port = f"dspark-patches port {status.base} {target}"
+        if status.kind == "package":
+            version = status.base.removeprefix("v")
+            return f"reinstall sglang=={version} if a file was edited; else {port}"
+        return port
+    if not status.lacking and not status.mixed:
+        return ""
+    if status.blocked:
+        return f"{COPIES}; files that are links are not replaced"
+    if status.mixed:
+        return (
+            f"`dspark-patches apply {target}` puts in the rest, "
+            f"`dspark-patches revert {target}` takes all out"
+        )
+    return f"dspark-patches apply {target}"
 
 
 def _print_head(status: Status) -> None:
     version = status.version or "of no named version"
     report.line(f"sglang {version}, a {status.kind}: {status.target}")
-    if status.interrupted:
-        report.line(f"interrupted: {status.interrupted}", style="red")
     if status.base:
         report.line(f"base {status.base}, {status.how}")
     else:
@@ -117,8 +122,6 @@ def _annotate(status: Status, require: bool) -> None:
 
 def _messages(status: Status, require: bool) -> Iterator[tuple[str, str]]:
     step = next_step(status)
-    if status.interrupted:
-        yield "error", f"{status.interrupted}\n{step}"
     if not status.base:
         yield "error", f"no known base: {status.how}\n{step}"
     for patch in status.patches:
@@ -132,19 +135,19 @@ def _messages(status: Status, require: bool) -> Iterator[tuple[str, str]]:
 def _done(outcome: Outcome) -> str:
     target, base = outcome.target, outcome.base
     done = "patched" if outcome.verb == "apply" else "as released"
+    if outcome.aside:
+        made = "is" if outcome.changed else "was already"
+        return (
+            f"{base}: branch {outcome.branch} of {target} {made} {done}, at "
+            f"{outcome.head}; the work tree is as it was"
+        )
     if not outcome.changed:
         return f"nothing to do: {target} is {done} already ({base})"
-    if outcome.branch and outcome.commits:
-        count = (
-            "1 commit"
-            if len(outcome.commits) == 1
-            else f"{len(outcome.commits)} commits"
-        )
-        return f"{base}: {count} on branch {outcome.branch} of {target}"
+    where = ""
     if outcome.head:
-        where = f"branch {outcome.branch}" if outcome.branch else "HEAD"
-        return f"{base}: {where} of {target} stands at {outcome.head}, {done}"
-    return f"{base}: {target} is {done}; {len(outcome.files)} files changed"
+        branch = f"branch {outcome.branch}" if outcome.branch else "HEAD"
+        where = f", {branch} stands at {outcome.head}"
+    return f"{base}: {target} is {done}; {len(outcome.files)} files changed{where}"
 
 
 def _few(paths: tuple[str, ...]) -> str:

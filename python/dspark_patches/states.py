@@ -7,8 +7,8 @@ from pathlib import Path
 
 import msgspec
 
-from .change.patching import forward
 from .diff import ZEROS, Section
+from .patching import forward
 from .series import Series
 
 Content = bytes | None

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from . import lock, series, wheels
 from .bases import Base
-from .change.patching import forward
 from .diff import ZEROS, Section
 from .errors import Conflict, Precondition
+from .patching import forward
 from .series import Control, Series
 from .wheels import Released
 

@@ -15,11 +15,11 @@ import msgspec
 
 from . import bases, runner, series, trees
 from .errors import Precondition
+from .installs.locate import Target
+from .installs.status import View
 from .outcomes import Outcome
 from .runner_child import selects
 from .series import Series
-from .target.locate import Target
-from .target.status import View
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True):

@@ -92,8 +92,11 @@ class Workshop:
         """Let the index hold the tree of ``commit``."""
         self._git.run("read-tree", commit)
 
-    def put(self, path: str, mode: str, content: bytes) -> None:
-        """Let the index hold ``content`` at ``path``."""
+    def put(self, path: str, mode: str, content: bytes | None) -> None:
+        """Let the index hold ``content`` at ``path``; None stands for no file."""
+        if content is None:
+            self._git.run("update-index", "--force-remove", "--", path)
+            return
         blob = self._git.text("hash-object", "-w", "--stdin", stdin=content)
         entry = f"{mode},{blob},{path}"
         self._git.run("update-index", "--add", "--cacheinfo", entry)

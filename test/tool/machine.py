@@ -15,7 +15,7 @@ from world import World, text
 from dspark_patches import bases, lock, mail, series, workshop
 from dspark_patches.bases import Base
 from dspark_patches.git import Git
-from dspark_patches.target.locate import Target, locate
+from dspark_patches.installs.locate import Target, locate
 
 ROUTER = "python/sglang/srt/router.py"
 EAGLE = "python/sglang/srt/eagle.py"

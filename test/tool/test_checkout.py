@@ -20,10 +20,11 @@ from machine import (
 )
 
 from dspark_patches import bases, cli
-from dspark_patches.change.job import change
 from dspark_patches.errors import Conflict, Exit, Precondition, Usage
 from dspark_patches.git import Git
-from dspark_patches.target.locate import locate
+from dspark_patches.installs.apply import change
+from dspark_patches.installs.locate import locate
+from dspark_patches.installs.status import status
 
 
 def apply(git: Git, branch: str = ""):
@@ -179,24 +180,60 @@ def test_a_linked_work_tree(machine: Machine) -> None:
 @pytest.mark.parametrize(
     ("spoil", "told"),
     [
-        (lambda git: write(git, {ROUTER: b"#\n"}), "changes that no commit holds"),
-        (lambda git: write(git, {"README.md": b"#\n"}), "changes that no commit"),
-        (lambda git: staged(git, {"README.md": b"#\n"}), "staged changes"),
-        (lambda git: staged(git, {"new.txt": b"#\n"}), "staged changes"),
-        (lambda git: write(git, {HANDOFF: b"#\n"}), f"has another {HANDOFF}"),
-        (lambda git: (git.directory / "README.md").unlink(), "changes that no"),
-        (lambda git: git.run("rm", "-q", "--cached", "README.md"), "staged changes"),
+        (lambda git: write(git, {ROUTER: b"#\n"}), f"has another {ROUTER} than"),
+        (
+            lambda git: staged(git, {ROUTER: b"#\n"}, state(0)),
+            f"has another {ROUTER} than",
+        ),
+        (lambda git: write(git, {HANDOFF: b"#\n"}), f"has another {HANDOFF} than"),
+        (lambda git: (git.directory / EAGLE).unlink(), f"has another {EAGLE} than"),
+        (lambda git: git.run("rm", "-q", "--cached", EAGLE), f"has another {EAGLE}"),
         (lambda git: write(git, {".git/MERGE_HEAD": b"x\n"}), "a merge under way"),
         (lambda git: write(git, {".git/rebase-merge/x": b""}), "a rebase under way"),
     ],
 )
-def test_a_work_tree_that_holds_more_is_refused(machine: Machine, spoil, told) -> None:
+def test_a_file_that_is_not_as_in_its_head_is_refused(
+    machine: Machine, spoil, told
+) -> None:
     git = machine.checkout()
     spoil(git)
     before = everything(git)
     with pytest.raises(Precondition, match=told) as caught:
         apply(git)
-    assert "--branch NAME" in caught.value.next_step
+    assert "--branch" not in caught.value.next_step
+    assert everything(git) == before
+
+
+@pytest.mark.parametrize("verb", ["apply", "revert"])
+def test_files_that_the_series_does_not_touch_do_not_matter(
+    machine: Machine, verb: str
+) -> None:
+    """An image's build edits tracked files of its checkout."""
+    git = machine.checkout(state(0) | {"python/pyproject.toml": b"cuda 13\n"})
+    if verb == "revert":
+        apply(git)
+    write(git, {"python/pyproject.toml": b"cuda 12\n", "new.txt": b"untracked\n"})
+    staged(git, {"README.md": b"staged\n"})
+    before = git.text("status", "--porcelain")
+    done = change(locate(git.directory), verb)
+    assert done.changed
+    assert git.text("status", "--porcelain") == before
+    found = status(locate(git.directory))
+    assert bool(found.lacking) == (verb == "revert")
+
+
+def test_files_alone_can_be_changed(machine: Machine) -> None:
+    git = machine.checkout()
+    before = everything(git)
+    target = locate(git.directory)
+    assert change(target, "apply", commit=False).changed
+    assert contents(git.directory) == state(3)
+    assert everything(git)[1:] == before[1:]
+    assert not status(target).lacking
+    with pytest.raises(Usage, match="gets no branch"):
+        change(target, "apply", "", "new", commit=False)
+    # What HEAD has does not hide what runs.
+    assert change(target, "revert").changed
     assert everything(git) == before
 
 
@@ -204,9 +241,10 @@ def write(git: Git, files: dict[str, bytes]) -> None:
     factories.write_files(git.directory, files)
 
 
-def staged(git: Git, files: dict[str, bytes]) -> None:
+def staged(git: Git, files: dict[str, bytes], after=None) -> None:
     write(git, files)
     git.run("add", *files)
+    write(git, after or {})
 
 
 def test_an_assumed_unchanged_file_is_not_overwritten(machine: Machine) -> None:
@@ -237,8 +275,8 @@ def test_a_copied_checkout_is_clean(machine: Machine) -> None:
     assert apply(twin).changed
     (twin.directory / "link").unlink()
     (twin.directory / "link").symlink_to("elsewhere")
-    with pytest.raises(Precondition, match="changes that no commit holds"):
-        revert(twin)
+    assert revert(twin).changed
+    assert os.readlink(twin.directory / "link") == "elsewhere"
 
 
 def test_a_repository_runs_nothing_of_its_own(machine: Machine) -> None:
@@ -263,6 +301,8 @@ def test_a_repository_runs_nothing_of_its_own(machine: Machine) -> None:
             f"[commit]\ngpgSign = true\n[diff]\nexternal = {run}\n"
             f'[remote "origin"]\nurl = "ext::{run}"\npromisor = true\n'
             "[protocol]\nallow = always\n[extensions]\npartialClone = origin\n"
+            f'[hook "evil"]\ncommand = {run}\nevent = reference-transaction\n'
+            "event = post-index-change\n"
         )
     hooks = ("post-index-change", "reference-transaction", "pre-commit")
     for hook in hooks:
@@ -277,6 +317,10 @@ def test_a_repository_runs_nothing_of_its_own(machine: Machine) -> None:
     assert apply(git, "branch").changed
     assert cli.main(["status", str(git.directory)]) == Exit.OK
     assert list(trap.iterdir()) == []
+    # Nor is what it says read at all.
+    (git.directory / ".git" / "config").write_bytes(b"[")
+    assert apply(git).changed
+    assert revert(git).changed
 
 
 def test_a_partial_clone_fetches_nothing(machine: Machine) -> None:
@@ -341,8 +385,9 @@ def test_a_head_that_moves_meanwhile_keeps_what_it_has(
 
     raced: list[bool] = []
     monkeypatch.setattr(Git, "text", racing)
-    with pytest.raises(Conflict, match="HEAD of .* moved meanwhile"):
+    with pytest.raises(Precondition, match="git cannot work") as caught:
         apply(git)
+    assert caught.value.next_step == "it moved meanwhile: run again"
     assert git.text("log", "-1", "--format=%s") == "meanwhile"
     assert contents(git.directory) == state(0)
 
@@ -353,7 +398,7 @@ def test_another_git_at_work_takes_all_back(machine: Machine) -> None:
     before = everything(git)
     with pytest.raises(Precondition, match="git cannot work") as caught:
         apply(git)
-    assert "index.lock" in caught.value.next_step
+    assert "remove that lock" in caught.value.next_step
     assert everything(git) == before
 
 
@@ -362,12 +407,12 @@ def test_somebody_elses_repository(machine: Machine) -> None:
     git = machine.checkout()
     for path in (git.directory, *git.directory.rglob("*")):
         os.lchown(path, 12345, 12345)
-    if git.succeeds("rev-parse", "HEAD"):
-        pytest.skip("this git trusts every owner")
-    with pytest.raises(Precondition, match="git cannot work") as caught:
+    with pytest.raises(Precondition, match="somebody else's checkout") as caught:
         apply(git)
-    assert "run as the owner" in caught.value.next_step
+    assert "run as that user, or patch the files alone" in caught.value.next_step
     assert cli.main(["status", str(git.directory)]) == Exit.OK
+    assert cli.main(["apply", str(git.directory), "--no-commit"]) == Exit.OK
+    assert (git.directory / HANDOFF).stat().st_uid == 12345
 
 
 def test_no_commit_yet(machine: Machine) -> None:
@@ -376,6 +421,40 @@ def test_no_commit_yet(machine: Machine) -> None:
     git.run("init", "-q")
     with pytest.raises(Precondition, match="git cannot work"):
         apply(git)
+
+
+def somebody_elses(git: Git, folder) -> None:
+    (git.directory / ".git").rename(folder / "elsewhere")
+    (git.directory / ".git").write_text(f"gitdir: {folder / 'elsewhere'}\n")
+
+
+def link(git: Git, folder) -> None:
+    (git.directory / ".git").rename(folder / "elsewhere")
+    (git.directory / ".git").symlink_to(folder / "elsewhere")
+
+
+def config(git: Git, text: str) -> None:
+    with (git.directory / ".git" / "config").open("a") as stream:
+        stream.write(text)
+
+
+@pytest.mark.parametrize(
+    ("twist", "told"),
+    [
+        (somebody_elses, "no repository of its own"),
+        (link, "no repository of its own"),
+        (lambda g, f: config(g, "[extensions]\nobjectFormat=sha256"), "another form"),
+        (lambda g, f: config(g, "[extensions]\nrefStorage=reftable"), "another form"),
+    ],
+)
+def test_a_repository_that_is_no_plain_one(machine: Machine, twist, told) -> None:
+    git = machine.checkout()
+    twist(git, machine.folder)
+    with pytest.raises(Precondition, match=told) as caught:
+        apply(git)
+    assert "--no-commit" in caught.value.next_step
+    assert change(locate(git.directory), "apply", commit=False).changed
+    assert contents(git.directory).items() >= state(3).items()
 
 
 def test_an_old_git_is_refused(machine: Machine, monkeypatch) -> None:

@@ -1,9 +1,7 @@
 """A change that is killed at any moment loses nothing and can be ended.
 
-On a package the process is killed, for real, before every system call that
-writes and in the middle of every file's content. On a checkout, where a run
-takes long, what a kill would leave is put aside at every one of these moments,
-and some are killed for real.
+The process is killed, for real, before every system call that writes, in the
+middle of every file's content, and before every git command that writes.
 """
 
 from __future__ import annotations
@@ -12,19 +10,21 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from machine import Machine, carried, contents, state
+from machine import EAGLE, KIT, LATER, Machine, carried, contents, state
 
-from dspark_patches.change.job import change
 from dspark_patches.git import Git
-from dspark_patches.target.locate import Target, locate
-from dspark_patches.target.status import Status, status
+from dspark_patches.installs.apply import change
+from dspark_patches.installs.locate import Target, locate
+from dspark_patches.installs.status import status
 
-CALLS = ("replace", "unlink", "mkdir", "rmdir", "fchmod", "fchown", "fsync")
-WRITING = {"read-tree", "apply", "write-tree", "commit-tree", "update-ref"}
+CALLS = ("replace", "unlink", "mkdir", "rmdir", "fchmod")
+WRITING = {"read-tree", "commit-tree", "update-ref", "--index-info"}
+OTHER = {"apply": "revert", "revert": "apply"}
 
 Tick = Callable[[], None]
 
@@ -38,24 +38,18 @@ def fast(monkeypatch: pytest.MonkeyPatch) -> None:
 def instrument(monkeypatch: pytest.MonkeyPatch, tick: Tick) -> None:
     """Let ``tick`` be called before everything that writes."""
 
-    def before(call):
+    def before(call, counts=lambda args: True):
         def ticking(*args, **options):
-            tick()
-            return call(*args, **options)
-
-        return ticking
-
-    def before_git(run):
-        def ticking(command, **options):
-            if WRITING.intersection(command):
+            if counts(args):
                 tick()
-            return run(command, **options)
+            return call(*args, **options)
 
         return ticking
 
     for name in CALLS:
         monkeypatch.setattr(os, name, before(getattr(os, name)))
-    monkeypatch.setattr(subprocess, "run", before_git(subprocess.run))
+    git = before(subprocess.run, lambda args: WRITING.intersection(args[0]))
+    monkeypatch.setattr(subprocess, "run", git)
     monkeypatch.setattr(os, "fdopen", torn(os.fdopen, tick))
 
 
@@ -106,46 +100,37 @@ def killed(job: Callable[[], object], moment: int) -> bool:
     return os.WIFSIGNALED(ending)
 
 
-class Store:
-    """A folder as it was, to be brought back."""
+def kills(root: Path, job: Callable[[], object]) -> Iterator[int]:
+    """Every moment at which a job on a folder can be killed; it just was.
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        self._stored = root.with_name(f"{root.name}-stored")
-        self._seen: set[str] = set()
-        shutil.copytree(root, self._stored)
-
-    def reset(self, stored: Path | None = None) -> None:
-        shutil.rmtree(self.root)
-        shutil.copytree(stored or self._stored, self.root)
-
-    def counts(self, state: str) -> bool:
-        """Whether to try both ways out of how things are now.
-
-        Every way that things can be once a change is under way; of those
-        before, in which nothing has changed yet, one in six.
-        """
-        if not self._is_new():
-            return False
-        under_way = (self.root / state / "journal.json").exists()
-        return under_way or not len(self._seen) % 6
-
-    def _is_new(self) -> bool:
-        """Whether the folder has not been like this before; git's part included."""
-        files = (path for path in sorted(self.root.rglob("*")) if path.is_file())
-        now = repr([(str(path), path.read_bytes()) for path in files])
-        folders = repr([str(path) for path in sorted(self.root.rglob("*/"))])
-        new = now + folders not in self._seen
-        self._seen.add(now + folders)
-        return new
-
-    def kills(self, job: Callable[[], object]) -> Iterator[int]:
-        """Every moment at which the job can be killed; it just was."""
-        for moment in range(10_000):
-            self.reset()
-            if not killed(job, moment):
-                return
+    Moments that leave the folder as one before did are passed over.
+    """
+    stored = root.with_name(f"{root.name}-stored")
+    shutil.copytree(root, stored)
+    seen: set[str] = set()
+    for moment in range(10_000):
+        bring(stored, root)
+        if not killed(job, moment):
+            break
+        now = repr([(str(p), p.is_file() and p.read_bytes()) for p in parts(root)])
+        if now not in seen:
+            seen.add(now)
             yield moment
+    shutil.rmtree(stored)
+
+
+def parts(root: Path) -> list[Path]:
+    """What can differ between moments, objects that nothing refers to aside."""
+    return sorted(path for path in root.rglob("*") if "objects" not in path.parts)
+
+
+def bring(stored: Path, root: Path) -> None:
+    shutil.rmtree(root, ignore_errors=True)
+    shutil.copytree(stored, root)
+
+
+def names(root: Path) -> list[str]:
+    return sorted(str(path) for path in root.rglob("*") if ".git" not in path.parts)
 
 
 def all_old_or_new(root: Path, old: dict[str, bytes], new: dict[str, bytes]) -> None:
@@ -156,97 +141,116 @@ def all_old_or_new(root: Path, old: dict[str, bytes], new: dict[str, bytes]) -> 
         assert found in (old.get(path), new.get(path)), path
 
 
-def named(found: Status) -> bool:
-    """Whether `status` tells how things stand."""
-    states = {patch.state for patch in found.patches}
-    return bool(found.interrupted) or states in ({"missing"}, {"applied"})
+def both_ways(machine: Machine, verb: str) -> tuple[Target, dict[str, tuple]]:
+    """A package before a verb, and how each verb leaves it: RECORD, no litter."""
+    target = machine.package()
+    released = contents(target.root), names(target.root)
+    change(target, "apply")
+    patched = contents(target.root), names(target.root)
+    if verb == "apply":
+        change(target, "revert")
+        assert (contents(target.root), names(target.root)) == released
+    return target, {"apply": patched, "revert": released}
 
 
 @pytest.mark.parametrize("verb", ["apply", "revert"])
 def test_a_package(machine: Machine, verb: str) -> None:
-    target = machine.package()
-    wanted = {"revert": contents(target.root)}
-    change(target, "apply")
-    wanted["apply"] = contents(target.root)
-    change(target, "revert" if verb == "apply" else "apply")
-    store = Store(target.root)
+    target, wanted = both_ways(machine, verb)
     told = set()
-    for moment in store.kills(lambda: change(target, verb)):
-        all_old_or_new(target.root, wanted["apply"], wanted["revert"])
+    halfway = target.root.with_name("halfway")
+    count = 0
+    for count, moment in enumerate(kills(target.root, lambda: change(target, verb))):
+        all_old_or_new(target.root, wanted["apply"][0], wanted["revert"][0])
         found = status(target)
-        assert named(found), moment
-        told.add(found.interrupted)
-        if not store.counts(target.state):
-            continue
-        halfway = target.root.with_name("halfway")
+        states = tuple(patch.state for patch in found.patches)
+        told.add(states)
+        if set(states) == {"applied"}:
+            assert contents(target.root).items() >= carried(state(3)).items()
         shutil.copytree(target.root, halfway)
-        for ending in ("revert", "apply"):
-            store.reset(halfway)
+        for ending in (OTHER[verb], verb):
+            bring(halfway, target.root)
             change(target, ending)
-            assert contents(target.root) == wanted[ending], moment
-            assert status(target).interrupted == ""
+            assert (contents(target.root), names(target.root)) == wanted[ending], moment
         shutil.rmtree(halfway)
-    assert moment > 80
-    # It was caught before, after and between all the moves.
-    assert len(told) > len(carried(state(3))) - len(carried(state(0)))
+    assert count > 20
+    # It was caught before, after and between the moves.
+    assert len(told) > 3
 
 
 def test_the_taking_back_is_killed_too(machine: Machine) -> None:
     """Killed while applying, then killed while that is taken back."""
-    target = machine.package()
-    released = contents(target.root)
-    store = Store(target.root)
-    half = next(
-        moment
-        for moment in store.kills(lambda: change(target, "apply"))
-        if "3 of 5 files" in status(target).interrupted
-    )
-    store.reset()
-    assert killed(lambda: change(target, "apply"), half)
-    back = Store(target.root.rename(target.root.with_name("half")))
-    back.root = target.root
-    target.root.mkdir()
-    for moment in back.kills(lambda: change(target, "revert")):
-        if back.counts(target.state):
-            change(target, "apply" if moment % 2 else "revert")
-            change(target, "revert")
-            assert contents(target.root) == released, moment
-    assert moment > 20
+    target, wanted = both_ways(machine, "apply")
+    root = target.root
+    half = [m for m in kills(root, lambda: change(target, "apply")) if partly(target)]
+    change(target, "revert")
+    assert killed(lambda: change(target, "apply"), half[len(half) // 2])
+    for moment in kills(root, lambda: change(target, "revert")):
+        change(target, "apply" if moment % 2 else "revert")
+        change(target, "revert")
+        assert (contents(root), names(root)) == wanted["revert"], moment
+    assert moment > 10
+
+
+def partly(target: Target) -> bool:
+    return status(target).mixed
 
 
 @pytest.mark.parametrize("verb", ["apply", "revert"])
-def test_a_checkout(machine: Machine, verb: str, monkeypatch) -> None:
+def test_pip_over_a_half_done_change(machine: Machine, verb: str, tmp_path) -> None:
+    """pip takes along every file that was there, and the next release goes in."""
+    target, wanted = both_ways(machine, verb)
+    root = target.root
+    site = environment(tmp_path / "venv")
+    moments = [m for m in kills(root, lambda: change(target, verb)) if partly(target)]
+    change(target, OTHER[verb])
+    assert killed(lambda: change(target, verb), moments[len(moments) // 2])
+    assert partly(target)
+    bring(root, site)
+    python = str(tmp_path / "venv" / "bin" / "python")
+    pip = [sys.executable, "-m", "pip", "--python", python, "uninstall", "-q", "-y"]
+    subprocess.run([*pip, "sglang"], check=True)
+    left = [path for path in names(site) if Path(path).is_file()]
+    assert all(".dspark-patches-" in path for path in left)
+    shutil.rmtree(root)
+    newer = machine.site(LATER | {EAGLE: b"# later\n"}, "0.5.17")
+    before = contents(newer)
+    shutil.copytree(newer, site, dirs_exist_ok=True)
+    target = locate(site)
+    assert change(target, "apply").base == "v0.5.17"
+    assert (site / carried({KIT: b""}).popitem()[0]).exists()
+    change(target, "revert")
+    assert contents(site) == before
+
+
+def environment(home: Path) -> Path:
+    """A virtual environment; its site-packages folder."""
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    site = home / "lib" / version / "site-packages"
+    site.mkdir(parents=True)
+    (home / "bin").mkdir()
+    (home / "bin" / "python").symlink_to(sys.executable)
+    (home / "pyvenv.cfg").write_text(f"home = {Path(sys.executable).parent}\n")
+    return site
+
+
+@pytest.mark.parametrize("verb", ["apply", "revert"])
+def test_a_checkout(machine: Machine, verb: str) -> None:
     """Work tree, index and HEAD agree again, whatever ends it."""
     git = machine.checkout()
     target = locate(git.directory)
     heads = {"revert": git.text("rev-parse", "HEAD")}
     change(target, "apply")
     heads["apply"] = git.text("rev-parse", "HEAD")
-    change(target, "revert" if verb == "apply" else "apply")
-    store = Store(git.directory)
-    aside: list[Path] = []
-
-    def put_aside() -> None:
-        if store.counts(target.state):
-            aside.append(git.directory.with_name(f"moment-{len(aside)}"))
-            shutil.copytree(git.directory, aside[-1])
-
-    with monkeypatch.context() as patch:
-        instrument(patch, put_aside)
-        change(target, verb)
-    for number, moment in enumerate(aside):
-        store.reset(moment)
-        end(git, target, heads, "apply" if number % 2 else "revert")
-    for moment in (40, 70, 100):
-        store.reset()
-        assert killed(lambda: change(target, verb), moment)
-        end(git, target, heads, verb)
-    assert len(aside) > 15
+    if verb == "apply":
+        change(target, "revert")
+    count = 0
+    for count, moment in enumerate(kills(target.root, lambda: change(target, verb))):
+        all_old_or_new(target.root, state(0), state(3))
+        end(git, target, heads, verb if moment % 2 else OTHER[verb])
+    assert count > 8
 
 
 def end(git: Git, target: Target, heads: dict[str, str], ending: str) -> None:
-    all_old_or_new(target.root, state(0), state(3))
-    assert named(status(target))
     change(target, ending)
     assert git.text("rev-parse", "HEAD") == heads[ending]
     assert contents(target.root) == state(3 if ending == "apply" else 0)

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dspark_patches import diff, mail, workshop
-from dspark_patches.change.patching import backward, forward, lines_of
 from dspark_patches.errors import Conflict
+from dspark_patches.patching import backward, forward, lines_of
 
 line = st.sampled_from([b"a", b"b", b"", b"\t c", b"d\r", b"\\ x", b"\xff"])
 text = st.builds(

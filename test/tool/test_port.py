@@ -25,9 +25,9 @@ from machine import (
 from dspark_patches import bases, cli, mail
 from dspark_patches.errors import Exit, Precondition
 from dspark_patches.git import Git
+from dspark_patches.installs.locate import locate
 from dspark_patches.port import twice
 from dspark_patches.port.port import Report, port
-from dspark_patches.target.locate import locate
 
 pytestmark = pytest.mark.usefixtures("no_pip")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import textwrap
@@ -12,13 +13,14 @@ import pytest
 from machine import RELEASED, Machine, carried
 
 from dspark_patches.errors import Precondition, Usage
-from dspark_patches.target import installed
-from dspark_patches.target.locate import locate
+from dspark_patches.installs import find
+from dspark_patches.installs.locate import locate
 
 METADATA = {
     "sglang-0.5.16.dist-info/METADATA": b"Name: sglang\nVersion: 0.5.16\n",
     "sglang-0.5.16.dist-info/RECORD": b"",
 }
+DIRECT_URL = "sglang-0.5.16.dist-info/direct_url.json"
 
 
 class Python:
@@ -52,7 +54,8 @@ class Python:
 
 
 @pytest.fixture
-def python(tmp_path: Path) -> Python:
+def python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Python:
+    monkeypatch.delenv("PYTHONPATH", raising=False)
     return Python(tmp_path / "venv")
 
 
@@ -91,6 +94,12 @@ def finder(mapping: str) -> bytes:
         """).encode()
 
 
+def direct_url(tree: Path) -> bytes:
+    """What every installer says of an editable install."""
+    facts = {"url": f"file://{tree}/python", "dir_info": {"editable": True}}
+    return json.dumps(facts).encode()
+
+
 def install_plain(python: Python, tree: Path) -> None:
     factories.write_files(python.site, carried(RELEASED) | METADATA)
 
@@ -109,6 +118,7 @@ def install_finder(python: Python, tree: Path) -> None:
         | {
             f"{name}.py": finder(mapping),
             "__editable__.sglang-0.5.16.pth": f"import {name}; {name}.install()".encode(),
+            DIRECT_URL: direct_url(tree),
         },
     )
 
@@ -177,34 +187,6 @@ def test_a_part_of_a_namespace_is_not_it(
     assert python.found() == python.imports() == python.site / "sglang"
 
 
-def test_direct_url_helps_where_the_finder_is_unknown(
-    python: Python, tree: Path
-) -> None:
-    facts = f'{{"url": "file://{tree}/python", "dir_info": {{"editable": true}}}}'
-    path = "sglang-0.5.16.dist-info/direct_url.json"
-    factories.write_files(python.site, METADATA | {path: facts.encode()})
-    assert python.found() == tree / "python" / "sglang"
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        b"MAPPING = __import__('os').abort()\n",
-        b"MAPPING = {'sglang': 3}\n",
-        b"MAPPING = {'other': '/'}\n",
-        b"def broken(:\n",
-        b"(" * 10_000,
-        b"\0",
-    ],
-)
-def test_a_broken_finder_is_not_run(python: Python, text: bytes) -> None:
-    name = "__editable___sglang_0_5_16_finder.py"
-    factories.write_files(python.site, METADATA | {name: text})
-    with pytest.raises(Precondition, match="has no sglang") as caught:
-        python.found()
-    assert "its metadata are there" in caught.value.cause
-
-
 def test_a_start_up_file_may_print(python: Python, tree: Path) -> None:
     install_plain(python, tree)
     noise = b"import sys; print('hello'); print('dspark')\n"
@@ -226,10 +208,43 @@ def test_an_interpreter_that_is_none(program: str, told: str) -> None:
         locate(None, program)
 
 
-def test_no_sglang_names_what_helps(python: Python) -> None:
-    with pytest.raises(Precondition, match="has no sglang") as caught:
-        python.found()
-    assert "--python" in caught.value.next_step
+@pytest.mark.parametrize("facts", [b"{", b"[" * 100_000, b'{"url": 3}', b"\0", b""])
+def test_no_sglang_names_what_helps(python: Python, facts: bytes) -> None:
+    factories.write_files(python.site, METADATA | {DIRECT_URL: facts})
+    for target, program in ((None, str(python.program)), (python.root, None)):
+        with pytest.raises(Precondition, match="has no sglang") as caught:
+            locate(target, program)
+        assert "--python" in caught.value.next_step
+        assert "its metadata say 0.5.16" in caught.value.cause
+
+
+def test_an_environment_runs_nothing(python: Python, tree: Path) -> None:
+    """Neither its interpreter nor what its start-up files name."""
+    trap = python.root / "trap"
+    install_plain(python, tree)
+    python.program.unlink()
+    python.program.write_text(f"#!/bin/sh\ntouch {trap}\n")
+    python.program.chmod(0o755)
+    code = f"import os; os.mkdir({str(trap)!r})\n".encode()
+    factories.write_files(python.site, {"start.pth": code})
+    assert locate(python.root).root == python.site
+    assert not trap.exists()
+
+
+def test_a_tree_that_holds_an_environment_is_a_tree(python: Python) -> None:
+    factories.write_files(python.root, RELEASED)
+    factories.write_files(python.site, carried(RELEASED) | METADATA)
+    assert locate(python.root).kind == "tree"
+
+
+def test_metadata_of_an_older_version_are_left_aside(machine: Machine) -> None:
+    site = machine.site()
+    older = "sglang-0.5.15.dist-info"
+    files = {f"{older}/RECORD": b"", f"{older}/METADATA": b"Version: 0.5.15\n"}
+    factories.write_files(site, files)
+    target = locate(site)
+    assert target.version == "0.5.16"
+    assert target.record == "sglang-0.5.16.dist-info/RECORD"
 
 
 def test_our_own_interpreter_is_asked_by_default(
@@ -251,7 +266,6 @@ def test_a_package_is_known_from_its_folders(machine: Machine, inside: str) -> N
     target = locate(site / inside)
     assert (target.kind, target.root) == ("package", site)
     assert target.package == site / "sglang"
-    assert target.state == "sglang/.dspark-patches"
 
 
 def test_a_folder_called_python_may_hold_packages(machine: Machine) -> None:
@@ -282,13 +296,3 @@ def test_places(machine: Machine, tree: Path) -> None:
     assert (plain.place(srt), plain.place(test)) == (srt, "")
     (tree / "test").mkdir()
     assert plain.place(test) == test
-    owned = ("sglang/x.py", "sglang-0.5.16.dist-info/RECORD")
-    assert all(map(package.owns, owned))
-    strange = ("torch/x.py", "sglang-0.5.16.dist-info/METADATA", "sglangx/x.py")
-    assert not any(map(package.owns, strange))
-    assert not package.owns("sglang/.dspark-patches/journal.json")
-
-
-def test_the_search_path_of_another_python_is_not_ours(python: Python) -> None:
-    assert str(python.site) in installed._search_path(str(python.program))
-    assert str(python.site) not in sys.path

@@ -20,7 +20,7 @@ from machine import (
 
 from dspark_patches import cli, runner
 from dspark_patches.errors import Exit, Precondition
-from dspark_patches.target.locate import locate
+from dspark_patches.installs.locate import locate
 from dspark_patches.trial import trial
 
 TICKS = f"{TEST}::TestClock.test_ticks"

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from ..change.job import change
+from ..installs.apply import change
+from ..installs.locate import locate
 from ..report_target import print_outcome
-from ..target.locate import locate
 from . import options
 
 
@@ -17,18 +17,24 @@ from . import options
 @options.python
 @options.base
 @options.branch
+@options.commit
 @options.form
 def command(
-    target: Path | None, python: str | None, named: str, branch: str, form: str
+    target: Path | None,
+    python: str | None,
+    named: str,
+    branch: str,
+    commit: bool,
+    form: str,
 ) -> None:
     """Put the whole series of its base into TARGET, or nothing.
 
-    A git checkout gets one commit per patch, with the same ids for everybody,
-    on the current branch or a new one; the work tree must hold nothing else.
-    An installed package gets the files below python/sglang, its test kit among
-    them; tests under test/ are left out. Every file must be as released or as
-    patched. When stopped midway, `status` says so, and a second `apply` goes
-    on with it while `revert` takes it back.
+    Every file that the series touches must be as released or as patched;
+    other files do not matter. An installed package gets the files below
+    python/sglang, its test kit among them; tests under test/ are left out. A
+    git checkout also gets one commit per patch, with the same ids for
+    everybody, on the current branch. After an interruption a second `apply`
+    finishes it, and `revert` takes it back.
 
     \b
     Examples:
@@ -39,5 +45,5 @@ def command(
     Ends with 0 also when there is nothing to do, 3 when TARGET is not ready
     or no known base, 4 when one of its files is in no known state.
     """
-    outcome = change(locate(target, python), "apply", named, branch)
+    outcome = change(locate(target, python), "apply", named, branch, commit)
     print_outcome(form, outcome)

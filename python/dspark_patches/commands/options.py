@@ -21,7 +21,12 @@ branch = click.option(
     "--branch",
     default="",
     metavar="NAME",
-    help="Make this branch; the work tree and the current branch stay as they are.",
+    help="Make this branch; the work tree, and so what runs, stays as it is.",
+)
+commit = click.option(
+    "--commit/--no-commit",
+    default=True,
+    help="On a git checkout, commit; or change the files in the work tree alone.",
 )
 form = click.option(
     "--format",

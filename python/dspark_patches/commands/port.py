@@ -10,10 +10,10 @@ import click
 from .. import bases, report
 from ..errors import Conflict, Exit, Usage
 from ..files import replace_all
+from ..installs.locate import locate
 from ..port.port import PatchVerdict, Report, port
 from ..port.section import Verdict
 from ..port.twice import tested
-from ..target.locate import locate
 from . import options
 
 _WIDTH = max(len(str(verdict)) for verdict in Verdict)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from ..change.job import change
+from ..installs.apply import change
+from ..installs.locate import locate
 from ..report_target import print_outcome
-from ..target.locate import locate
 from . import options
 
 
@@ -17,9 +17,15 @@ from . import options
 @options.python
 @options.base
 @options.branch
+@options.commit
 @options.form
 def command(
-    target: Path | None, python: str | None, named: str, branch: str, form: str
+    target: Path | None,
+    python: str | None,
+    named: str,
+    branch: str,
+    commit: bool,
+    form: str,
 ) -> None:
     """Take the whole series out of TARGET: every byte as released.
 
@@ -35,5 +41,5 @@ def command(
     Ends with 0 also when there is nothing to do, 3 when TARGET is not ready
     or no known base, 4 when one of its files is in no known state.
     """
-    outcome = change(locate(target, python), "revert", named, branch)
+    outcome = change(locate(target, python), "revert", named, branch, commit)
     print_outcome(form, outcome)

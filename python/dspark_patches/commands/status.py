@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
+from ..installs.locate import locate
+from ..installs.status import status
 from ..report_target import print_status
-from ..target.locate import locate
-from ..target.status import status
 from . import options
 
 
@@ -34,8 +34,9 @@ def command(
     TARGET is a git checkout, a source tree, a site-packages folder or a
     virtual environment; with none, the sglang that --python imports, which is
     found without importing it. A patch is needed when the release has the
-    fault that it mends; the tests of a series are not. Files are told by
+    fault that it fixes; the tests of a series are not. Files are told by
     their content: one that was changed or cut short makes a patch "unclear".
+    Of a checkout the work tree counts, which is what runs.
 
     \b
     Examples:
@@ -45,8 +46,8 @@ def command(
       dspark-patches status --require && python -m sglang.launch_server ...
 
     Ends with 0 when all is plain (with --require: and in), 1 when a patch is
-    partly applied or unclear, or a change was stopped midway (with --require:
-    or a needed patch is not in), 3 when TARGET is no known base.
+    partly applied or unclear (with --require: or a needed patch is not in), 3
+    when TARGET is no known base.
     """
     found = status(locate(target, python), named)
     context.exit(print_status(form, found, require))

@@ -9,7 +9,7 @@ import msgspec
 
 from .. import report, runner
 from ..errors import Exit
-from ..target.locate import locate
+from ..installs.locate import locate
 from ..trial import Held, Trial, trial
 from . import options
 

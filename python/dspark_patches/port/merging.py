@@ -10,8 +10,8 @@ from pathlib import Path
 
 import msgspec
 
-from ..change.patching import lines_of
 from ..git import Git
+from ..patching import lines_of
 from ..states import Content
 
 # How many lines around a change tell its place, at most.

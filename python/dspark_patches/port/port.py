@@ -11,13 +11,13 @@ from .. import mail as mails
 from .. import series as all_series
 from .. import states, trees, workshop
 from ..bases import Base
-from ..change.repository import Repository
 from ..confined import Confined
 from ..diff import ZEROS, Section, blob_id
 from ..errors import Failure, Precondition
+from ..installs.locate import Target
+from ..installs.repository import Repository
 from ..series import Patch
 from ..states import Find, Step
-from ..target.locate import Target
 from . import section as sections
 from .section import Fit, Verdict
 

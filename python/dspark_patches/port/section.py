@@ -15,8 +15,8 @@ from enum import IntEnum
 
 import msgspec
 
-from ..change.patching import lines_of, sides
 from ..diff import Section, blob_id, hunks
+from ..patching import lines_of, sides
 from ..states import Step
 from .merging import merge, places
 

@@ -6,20 +6,18 @@ twice. The series' own tests do, on a copy of the fork with the patches merged i
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
+from .. import trees
 from ..errors import Precondition
-from ..target.locate import Target
+from ..installs.locate import Target
 from ..trial import Held, Trial, trial
 from .port import PatchVerdict, Report
 from .section import Verdict
-
-_PACKAGE = "python/sglang"
 
 
 def tested(report: Report, target: Target, notify: Callable[[str], None]) -> Report:
@@ -35,7 +33,9 @@ def tested(report: Report, target: Target, notify: Callable[[str], None]) -> Rep
         Precondition: the target cannot be copied, or the tests not be run.
     """
     with tempfile.TemporaryDirectory(prefix="dspark-port-") as scratch:
-        merged = _merged(report, target, Path(scratch))
+        root = Path(scratch)
+        trees.build(root, target.package, report.merged)
+        merged = Target(kind="tree", root=root, python=target.python)
         after = trial(merged, named=report.base, notify=notify)
     failed = [held for held in after.tests if held.status in ("failed", "error")]
     if failed and all(held.status == "error" for held in after.tests):
@@ -51,26 +51,6 @@ def tested(report: Report, target: Target, notify: Callable[[str], None]) -> Rep
         tested=True,
         patches=tuple(_judged(one, failed, before) for one in report.patches),
     )
-
-
-def _merged(report: Report, target: Target, root: Path) -> Target:
-    """A copy of the target's package with the merged files in it."""
-    try:
-        ignored = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(target.package, root / _PACKAGE, symlinks=True, ignore=ignored)
-        for path, content in report.merged.items():
-            file = root / path
-            file.unlink(missing_ok=True)
-            if content is not None:
-                file.parent.mkdir(parents=True, exist_ok=True)
-                file.write_bytes(content)
-    except (OSError, shutil.Error) as error:
-        raise Precondition(
-            f"{target.package} cannot be copied",
-            cause=str(error)[:500],
-            next_step="free some space, or set TMPDIR to another folder",
-        ) from error
-    return Target(kind="tree", root=root, python=target.python)
 
 
 def _judged(one: PatchVerdict, failed: list[Held], before: Trial) -> PatchVerdict:

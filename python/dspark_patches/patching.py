@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..diff import ZEROS, Section, added_content, blob_id, hunks
-from ..errors import Conflict
-from ..hunks import NO_NEWLINE, Hunk
+from .diff import ZEROS, Section, added_content, blob_id, hunks
+from .errors import Conflict
+from .hunks import NO_NEWLINE, Hunk
 
 
 def forward(content: bytes | None, section: Section) -> bytes | None:

@@ -7,14 +7,14 @@ chain says nothing, and nothing is guessed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Literal
 
 import msgspec
 
 from ..confined import Look
-from ..diff import ZEROS
-from .outline import Outline
+from ..diff import ZEROS, Section
+from ..series import Patch
 
 State = Literal["applied", "missing", "not needed", "partly applied", "unclear"]
 
@@ -23,7 +23,7 @@ class PatchState(msgspec.Struct, frozen=True, kw_only=True):
     """One patch on one target.
 
     Attributes:
-        needed: whether the fault that it mends is there without it.
+        needed: whether the fault that it fixes is there without it.
         notes: what the state rests on, where that is not plain.
     """
 
@@ -41,57 +41,65 @@ class Chain:
         patches: the series.
         looks: what the target has, by path; paths that it does not carry are
             absent and left out.
+        leftovers: by path, blobs that another release's series may have left
+            where this release has no file; they count as none.
     """
 
-    def __init__(self, patches: Sequence[Outline], looks: Mapping[str, Look]) -> None:
+    def __init__(
+        self,
+        patches: Sequence[Patch],
+        looks: Mapping[str, Look],
+        leftovers: Mapping[str, Collection[str]] | None = None,
+    ) -> None:
         self._looks = looks
-        self._blobs: dict[str, list[str]] = {}
-        self._steps: list[tuple[Outline, dict[str, int]]] = []
+        self._left = leftovers or {}
+        self._steps: list[tuple[Patch, dict[str, int]]] = []
+        self.sections: dict[str, list[Section]] = {}
         for patch in patches:
             steps = {}
-            for step in patch.steps:
-                if step.path in looks:
-                    blobs = self._blobs.setdefault(step.path, [step.old])
-                    blobs.append(step.new)
-                    steps[step.path] = len(blobs) - 1
+            for section in patch.mail.sections:
+                if section.path in looks:
+                    known = self.sections.setdefault(section.path, [])
+                    known.append(section)
+                    steps[section.path] = len(known)
             self._steps.append((patch, steps))
-
-    @property
-    def paths(self) -> tuple[str, ...]:
-        """The files that the series touches and the target carries."""
-        return tuple(self._blobs)
 
     def strange(self) -> dict[str, str]:
         """Files in no known state, and why."""
         found = {}
-        for path, blobs in self._blobs.items():
+        for path in self.sections:
             look = self._looks[path]
-            if look.blob not in blobs:
-                found[path] = look.why or _strange(look.blob, blobs[0])
+            if not self.places(path):
+                first = self._blobs(path)[0]
+                found[path] = look.why or _strange(look.blob, first)
         return found
 
     def blocked(self) -> dict[str, str]:
         """Files that must not be replaced, and why."""
-        looks = ((path, self._looks[path]) for path in self._blobs)
-        return {path: look.why for path, look in looks if look.why}
+        return {p: self._looks[p].why for p in self.sections if self._looks[p].why}
 
-    def position(self, path: str, *, last: bool) -> int:
-        """How many of the patches that touch a file are in it.
+    def places(self, path: str) -> list[int]:
+        """How many of the patches that touch a file may be in it; none if strange."""
+        blob, blobs = self._looks[path].blob, self._blobs(path)
+        if blobs[0] == ZEROS and blob in self._left.get(path, ()):
+            blob = blobs[0] if blob not in blobs else blob
+        return [n for n, known in enumerate(blobs) if known == blob]
 
-        Args:
-            path: a file in a known state.
-            last: which to take, where a blob stands in the chain twice.
-        """
-        places = self._places(path)
-        return places[-1] if last else places[0]
+    def blob(self, path: str) -> str:
+        """What the target has of a file."""
+        return self._looks[path].blob
 
     def states(self) -> tuple[PatchState, ...]:
         """The state of each patch, in order."""
         strange = self.strange()
         return tuple(self._state(patch, steps, strange) for patch, steps in self._steps)
 
+    def _blobs(self, path: str) -> list[str]:
+        sections = self.sections[path]
+        return [sections[0].old, *(section.new for section in sections)]
+
     def _state(
-        self, patch: Outline, steps: Mapping[str, int], strange: Mapping[str, str]
+        self, patch: Patch, steps: Mapping[str, int], strange: Mapping[str, str]
     ) -> PatchState:
         state, notes = self._judged(steps, strange)
         return PatchState(
@@ -106,7 +114,7 @@ class Chain:
         self, steps: Mapping[str, int], strange: Mapping[str, str]
     ) -> tuple[State, tuple[str, ...]]:
         if not steps:
-            return "not needed", ("nothing of it belongs into this target",)
+            return "not needed", ("changes no file that this install has",)
         done = {path: self._done(path, at) for path, at in steps.items()}
         unknown = [path for path, is_in in done.items() if is_in is None]
         if unknown:
@@ -121,14 +129,10 @@ class Chain:
 
     def _done(self, path: str, at: int) -> bool | None:
         """Whether a file has come to step ``at``; None where it is not known."""
-        places = self._places(path)
+        places = self.places(path)
         if not places or places[0] < at <= places[-1]:
             return None
         return places[0] >= at
-
-    def _places(self, path: str) -> list[int]:
-        blob = self._looks[path].blob
-        return [n for n, known in enumerate(self._blobs[path]) if known == blob]
 
 
 def _strange(blob: str, first: str) -> str:

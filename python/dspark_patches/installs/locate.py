@@ -8,10 +8,10 @@ from typing import Literal
 import msgspec
 
 from ..errors import Usage
-from . import installed
-from .installed import PACKAGE, Installed
+from . import find
+from .find import PACKAGE
 
-STATE_FOLDER = ".dspark-patches"
+Kind = Literal["package", "checkout", "tree"]
 
 _SOURCES = "python"
 
@@ -28,7 +28,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         python: the interpreter that imports it, where that is known.
     """
 
-    kind: Literal["package", "checkout", "tree"]
+    kind: Kind
     root: Path
     version: str = ""
     record: str = ""
@@ -45,20 +45,6 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         """The folder that holds the serving runtime."""
         return self.package / "srt"
 
-    @property
-    def state(self) -> str:
-        """The place of our own folder while a change is under way."""
-        inside = f"{PACKAGE}/" if self.kind == "package" else ""
-        return inside + STATE_FOLDER
-
-    def owns(self, place: str) -> bool:
-        """Whether a change may write to ``place``."""
-        if place.startswith(f"{self.state}/"):
-            return False
-        if self.kind == "package":
-            return place.startswith(f"{PACKAGE}/") or place == self.record != ""
-        return True
-
     def place(self, path: str) -> str:
         """Where the repository's file ``path`` stands below the root.
 
@@ -73,7 +59,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def locate(target: Path | None, python: str | None = None) -> Target:
-    """Find out what a target is.
+    """Find out what a target is; nothing of it is run.
 
     Args:
         target: a checkout, a tree, a package, the folder that holds one, or a
@@ -81,19 +67,20 @@ def locate(target: Path | None, python: str | None = None) -> Target:
         python: an interpreter; the one that runs this unless told.
 
     Raises:
-        Usage: the target is nothing of that.
+        Usage: the target is none of these.
         Precondition: the interpreter does not start, or has no sglang.
     """
     if target is None:
-        return _of(installed.find(python), python or "")
-    if python is None and (target / "pyvenv.cfg").is_file():
-        python = str(target / "bin" / "python")
-        return _of(installed.find(python), python)
+        found = find.imported(python)
+        return _of(found.package, python or "", found.version)
     target = target.absolute()
     for package in (target / _SOURCES / PACKAGE, target / PACKAGE, target):
         if package.name == PACKAGE and (package / "__init__.py").is_file():
-            found = Installed(package=package, metadata=installed.beside(package))
-            return _of(found, python or "")
+            return _of(package, python or "")
+    if (target / "pyvenv.cfg").is_file():
+        found = find.in_environment(target)
+        program = python or str(target / "bin" / "python")
+        return _of(found.package, program, found.version)
     raise Usage(
         f"{target} holds no SGLang",
         cause=(
@@ -106,23 +93,28 @@ def locate(target: Path | None, python: str | None = None) -> Target:
     )
 
 
-def _of(found: Installed, python: str) -> Target:
-    # A package may be a link to where it is developed; that place counts.
-    package = found.package.resolve()
-    version = installed.version(package, found.metadata)
-    metadata = found.metadata.resolve() if found.metadata else None
-    wheel = metadata is not None and metadata.suffix == ".dist-info"
-    if wheel and metadata.parent == package.parent:
-        record = metadata / "RECORD"
-        return Target(
-            kind="package",
-            root=package.parent,
-            version=version,
-            record=f"{metadata.name}/RECORD" if record.is_file() else "",
-            python=python,
-        )
-    if package.parent.name == _SOURCES:
-        root = package.parent.parent
-        kind = "checkout" if (root / ".git").exists() else "tree"
-        return Target(kind=kind, root=root, version=version, python=python)
-    return Target(kind="package", root=package.parent, version=version, python=python)
+def _of(package: Path, python: str, said: str = "") -> Target:
+    """The target that a package belongs to.
+
+    Args:
+        package: the package; may be a link to where it is developed, and then
+            that place counts.
+        python: the interpreter that imports it, where that is known.
+        said: what metadata elsewhere say that it is.
+    """
+    beside = find.metadata(package.parent)
+    package = package.resolve()
+    above = package.parent
+    beside = find.metadata(above) or beside
+    version = find.version_of(beside[0]) if beside else said
+    version = version or find.version_of(package)
+    wheel = bool(beside) and beside[0].suffix == ".dist-info"
+    if above.name == _SOURCES and not (wheel and beside[0].parent == above):
+        kind: Kind = "checkout" if (above.parent / ".git").exists() else "tree"
+        return Target(kind=kind, root=above.parent, version=version, python=python)
+    record = f"{beside[0].name}/RECORD" if wheel else ""
+    if not (above / record).is_file():
+        record = ""
+    return Target(
+        kind="package", root=above, version=version, record=record, python=python
+    )

@@ -1,1 +1,0 @@
-"""Putting a series in and taking it out: all of it, or nothing."""

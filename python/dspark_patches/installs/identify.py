@@ -1,0 +1,111 @@
+"""Which release a target is: by what it says, and by the files that it has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+import msgspec
+from packaging.version import InvalidVersion, Version
+
+from .. import bases
+from ..diff import ZEROS
+from ..errors import Failure
+from ..series import Series
+
+Blobs = Callable[[Iterable[str]], Mapping[str, str]]
+Loads = Callable[[str], Series]
+
+
+class Fit(msgspec.Struct, frozen=True, kw_only=True):
+    """How many of the files that a release's series edits a target has."""
+
+    base: str
+    known: int
+    total: int
+
+    @property
+    def whole(self) -> bool:
+        """Whether every file is as released, as patched, or in between."""
+        return self.known == self.total
+
+
+class Identity(msgspec.Struct, frozen=True, kw_only=True):
+    """Which release a target is taken for.
+
+    Attributes:
+        base: its tag; empty when it is no known release.
+        how: what that rests on, or why there is none.
+        near: the release that is nearest, when there is none.
+    """
+
+    base: str
+    how: str
+    near: str = ""
+
+
+def identify(version: str, blobs: Blobs, loads: Loads, named: str = "") -> Identity:
+    """Say which release a target is.
+
+    Args:
+        version: what the target says that it is; may be empty.
+        blobs: the target's blob ids of given paths; those of paths that it
+            does not carry are left out.
+        loads: reads a release's series.
+        named: the release that the user named, if any.
+
+    Raises:
+        Usage: there is no release of that name.
+        BadInput: the series of the release that the target says it is, is broken.
+    """
+    if named:
+        return Identity(base=bases.find(named).tag, how="as you named it")
+    said = _said(version)
+    own = _fit(loads(said), blobs) if said else None
+    if own and own.whole and own.total:
+        how = f"by its version {version} and its {own.total} edited files"
+        return Identity(base=said, how=how)
+    fits = []
+    for base in bases.with_series():
+        try:
+            fits.append(_fit(loads(base.tag), blobs))
+        except Failure:
+            continue
+    tellable = [fit for fit in fits if fit.total]
+    whole = [fit for fit in tellable if fit.whole]
+    if len(whole) == 1:
+        how = f"by the {whole[0].total} files that its series edits"
+        return Identity(base=whole[0].base, how=how)
+    if own:
+        differ = own.total - own.known
+        more = f"; {differ} files differ" if differ else ""
+        return Identity(base=said, how=f"by its version {version}{more}")
+    says = f"it says {version}" if version else "it names no version"
+    best = max(tellable, key=lambda f: (f.known / f.total, f.base), default=None)
+    if not best:
+        return Identity(base="", how=says)
+    how = (
+        f"{says}; {best.known} of the {best.total} files that the series of "
+        f"{best.base} edits are known"
+    )
+    return Identity(base="", how=how, near=best.base)
+
+
+def _said(version: str) -> str:
+    """The release of a version; a local part such as ``+cu130`` does not matter."""
+    try:
+        wanted = Version(Version(version).public)
+    except InvalidVersion:
+        return ""
+    found = (b.tag for b in bases.with_series() if Version(b.version) == wanted)
+    return next(found, "")
+
+
+def _fit(series: Series, blobs: Blobs) -> Fit:
+    known: dict[str, set[str]] = {}
+    for patch in series.patches:
+        for section in patch.mail.sections:
+            known.setdefault(section.path, {section.old}).add(section.new)
+    edited = {path: states for path, states in known.items() if ZEROS not in states}
+    found = blobs(edited)
+    count = sum(blob in edited[path] for path, blob in found.items())
+    return Fit(base=series.base, known=count, total=len(found))

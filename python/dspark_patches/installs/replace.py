@@ -1,0 +1,264 @@
+"""Several files replaced as one: all written beside, then moved, then verified.
+
+Nothing else is laid down. A kill leaves every file the old or the new one, and
+at worst written copies beside them, which whoever comes next removes. Files are
+replaced under their names and never written to: a hard link elsewhere keeps
+its content.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from ..confined import Confined, Traits
+from ..diff import ZEROS, blob_id
+from ..errors import Conflict, Failure, Precondition
+from .locate import Target
+
+_BESIDE = ".dspark-patches-"
+_UNCHANGED = "nothing was changed"
+_MEANING = {
+    errno.ENOSPC: ("the disk is full", "free some space and run again"),
+    errno.EDQUOT: ("the disk quota is used up", "free some space and run again"),
+    errno.EBUSY: ("a file is mounted over", "change it where it is mounted from"),
+    errno.EXDEV: (
+        "a part of it lies on another file system",
+        "install SGLang onto one file system",
+    ),
+    errno.EROFS: (
+        "it is on a read-only file system",
+        "change it where that is made, such as when the image is built",
+    ),
+    errno.EACCES: ("you may not write to it", "run as its owner"),
+    errno.EPERM: ("you may not write to it", "run as its owner"),
+}
+_BUSY = (errno.EWOULDBLOCK, errno.EACCES)
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """One file's content before and after; None stands for no file."""
+
+    place: str
+    old: bytes | None
+    new: bytes | None
+    executable: bool = False
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Be the only one to change what lies in ``folder``.
+
+    The folder itself is locked, so that no lock file is left behind.
+
+    Raises:
+        Precondition: another process is changing it, or it cannot be locked.
+    """
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise Precondition(f"{folder} cannot be opened", cause=str(error)) from error
+    try:
+        _lock(descriptor, folder)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def replace(
+    files: Confined,
+    target: Target,
+    changes: Sequence[Change],
+    then: Callable[[], None] = lambda: None,
+) -> tuple[str, ...]:
+    """Make the changes, in their order: all of them, or none.
+
+    Args:
+        files: what lies below the target's root.
+        target: the target; new files and folders get the owner and the
+            permissions of its package.
+        changes: the files; each must have its old content now, which may be
+            the new one.
+        then: what else belongs to it, done last; if it fails all is taken back.
+
+    Returns:
+        The places that have changed.
+
+    Raises:
+        Precondition: the target cannot be written; nothing has changed, or it
+            says what has.
+        Conflict: a file changed meanwhile; likewise.
+    """
+    job = _Job(files, target.package.relative_to(target.root).as_posix(), changes)
+    with told(files.root):
+        job.stage()
+        try:
+            job.move()
+            then()
+        except BaseException as failure:
+            job.take_back(failure)
+            raise
+    return tuple(change.place for change in job.needed)
+
+
+class _Job:
+    def __init__(
+        self, files: Confined, package: str, changes: Sequence[Change]
+    ) -> None:
+        self.files = files
+        self.package = package
+        self.changes = changes
+        self.needed = [change for change in changes if change.old != change.new]
+
+    def stage(self) -> None:
+        self._clear()
+        try:
+            for change in self.needed:
+                self._expect(change, change.old)
+                if change.new is not None:
+                    self._write(change, change.new)
+        except BaseException:
+            self._clear()
+            self._drop_empty(lambda change: change.old)
+            raise
+
+    def move(self) -> None:
+        for change in self.needed:
+            self._expect(change, change.old)
+            self._move(change, change.new)
+        self._drop_empty(lambda change: change.new)
+        self._settle()
+        for change in self.changes:
+            self._expect(change, change.new)
+
+    def take_back(self, failure: BaseException) -> None:
+        """Bring back every file that is as the change made it."""
+        try:
+            self._clear()
+            for change in reversed(self.needed):
+                if self.files.look(change.place).blob == blob_of(change.new):
+                    if change.old is not None:
+                        self._write(change, change.old)
+                    self._move(change, change.old)
+                self._expect(change, change.old)
+            self._drop_empty(lambda change: change.old)
+            self._settle()
+        except (OSError, Failure) as second:
+            raise Precondition(
+                f"{self.files.root}: it was stopped midway and could not be taken back",
+                cause=f"{failure}; then: {second}",
+                next_step="put that right, then run `dspark-patches revert`",
+            ) from failure
+
+    def _expect(self, change: Change, content: bytes | None) -> None:
+        if self.files.look(change.place).blob != blob_of(content):
+            raise Conflict(f"{self.files.root / change.place} changed meanwhile")
+
+    def _write(self, change: Change, content: bytes) -> None:
+        if above := change.place.rpartition("/")[0]:
+            self.files.make_folder(above, self.files.traits(self.package))
+        self.files.write(_beside(change.place), content, self._traits(change))
+
+    def _traits(self, change: Change) -> Traits:
+        try:
+            return self.files.traits(change.place)
+        except FileNotFoundError:
+            file = self.files.traits(f"{self.package}/__init__.py")
+        # Whoever may read a script may run it.
+        run = (file.mode & 0o444) >> 2 if change.executable else 0
+        return msgspec.structs.replace(file, mode=file.mode | run)
+
+    def _move(self, change: Change, content: bytes | None) -> None:
+        _drop_bytecode(self.files, change.place)
+        if content is None:
+            self.files.remove(change.place)
+        else:
+            self.files.move(_beside(change.place), change.place)
+
+    def _clear(self) -> None:
+        """Remove what was written beside, also by one that was killed."""
+        for folder in self._folders():
+            for name in self.files.names(folder):
+                if name.startswith(_BESIDE):
+                    self.files.remove(f"{folder}/{name}" if folder else name)
+
+    def _drop_empty(self, goal: Callable[[Change], bytes | None]) -> None:
+        """Remove folders that only held what is gone; no release has empty ones."""
+        for change in self.changes:
+            above = change.place.rpartition("/")[0] if goal(change) is None else ""
+            while above:
+                self.files.drop_folder(f"{above}/__pycache__")
+                if not self.files.drop_folder(above):
+                    break
+                above = above.rpartition("/")[0]
+
+    def _folders(self) -> set[str]:
+        return {change.place.rpartition("/")[0] for change in self.changes}
+
+    def _settle(self) -> None:
+        """Let names reach the disk; where a folder went, those of the one above."""
+        for folder in self._folders():
+            while folder:
+                try:
+                    self.files.settle(folder)
+                    break
+                except FileNotFoundError:
+                    folder = folder.rpartition("/")[0]
+
+
+def _lock(descriptor: int, folder: Path) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in _BUSY:
+            raise Precondition(
+                f"another apply or revert is changing {folder}",
+                next_step="run again when it has ended",
+            ) from error
+        raise Precondition(f"{folder} cannot be locked", cause=str(error)) from error
+
+
+def _beside(place: str) -> str:
+    above, slash, name = place.rpartition("/")
+    return f"{above}{slash}{_BESIDE}{name}"
+
+
+def blob_of(content: bytes | None) -> str:
+    """The blob id of a file; zeros for None, which stands for no file."""
+    return ZEROS if content is None else blob_id(content)
+
+
+def _drop_bytecode(files: Confined, path: str) -> None:
+    """Remove what Python compiled from a file that is about to change.
+
+    Before Python trusts what it compiled it compares the file's size and its
+    time in seconds, or nothing at all.
+    """
+    above, _, name = path.rpartition("/")
+    stem, _, ending = name.rpartition(".")
+    if ending != "py":
+        return
+    form = re.compile(rf"{re.escape(stem)}\.[\w.-]*pyc(\.[0-9]+)?", re.ASCII)
+    for compiled in filter(form.fullmatch, files.names(f"{above}/__pycache__")):
+        files.remove(f"{above}/__pycache__/{compiled}")
+
+
+@contextmanager
+def told(root: Path) -> Iterator[None]:
+    """Say what a failing system call means; all has been taken back by then."""
+    try:
+        yield
+    except OSError as error:
+        what, hint = _MEANING.get(error.errno or 0, ("it cannot be written", ""))
+        raise Precondition(
+            f"{root}: {what}; {_UNCHANGED}",
+            cause=error.strerror or str(error),
+            next_step=hint,
+        ) from error

@@ -1,0 +1,343 @@
+"""A git checkout that is read and moved on without running anything of its own.
+
+git works with a configuration of ours: a private common directory leads to the
+repository's objects and refs and to nothing else, so that none of its settings,
+hooks, filters or remotes exist. Commits are built aside, and a ref moves last.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from ..confined import Look
+from ..diff import ZEROS
+from ..errors import Precondition, Usage
+from ..git import MINIMUM_VERSION, Git, GitError
+from ..mail import Mail
+from ..series import Patch
+from ..workshop import Workshop
+
+FILES_ALONE = "patch the files alone, with --no-commit"
+
+_CONFIG = "[core]\n\trepositoryformatversion = 0\n\tbare = false\n"
+_SHARED = ("objects", "refs", "packed-refs", "logs", "shallow")
+# The one form of a repository that ours can lead to; git's default.
+_FORM = {"extensions.objectformat": "sha1", "extensions.refstorage": "files"}
+_UNDER_WAY = {
+    "rebase-merge": "rebase",
+    "rebase-apply": "rebase",
+    "MERGE_HEAD": "merge",
+    "CHERRY_PICK_HEAD": "cherry-pick",
+    "REVERT_HEAD": "revert",
+}
+_OFFLINE = {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none"}
+_LINK = "120000"
+# git where no repository is found, whose configuration it would read.
+_OUTSIDE = Git(Path("/"))
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """What git has at a path: a mode and a blob."""
+
+    mode: str
+    blob: str
+
+
+class Repository:
+    """A checkout.
+
+    Args:
+        root: its top folder.
+
+    Raises:
+        Precondition: git is too old, or it is no repository that we can use.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        _check_version(_OUTSIDE)
+        self._git_dir, common = _folders(root)
+        _check_form(root, common)
+        scratch = Path(tempfile.mkdtemp(prefix="dspark-patches-"))
+        weakref.finalize(self, shutil.rmtree, scratch, ignore_errors=True)
+        self._common = scratch / "git"
+        _lead(self._common, common)
+        where = {"GIT_DIR": str(self._git_dir), "GIT_COMMON_DIR": str(self._common)}
+        self._git = Git(root, _OFFLINE | where)
+        with self._refused():
+            self.head = self._git.text("rev-parse", "--verify", "-q", "HEAD^{commit}")
+
+    @property
+    def branch(self) -> str:
+        """The current branch; empty when HEAD is detached."""
+        try:
+            return self._git.text("symbolic-ref", "-q", "--short", "HEAD")
+        except GitError:
+            return ""
+
+    def entries(self, paths: Iterable[str], commit: str = "HEAD") -> dict[str, Entry]:
+        """What a commit has at each of ``paths``; nothing for no file."""
+        wanted = list(paths)
+        with self._refused():
+            listed = _names(self._git, "ls-tree", "-r", "-z", commit, "--", *wanted)
+        found = {}
+        for line in listed if wanted else ():
+            facts, path = line.split("\t", 1)
+            mode, kind, blob = facts.split()
+            if path in wanted:
+                found[path] = Entry(mode if kind == "blob" else _LINK, blob)
+        return found
+
+    def looks(self, paths: Iterable[str], commit: str = "HEAD") -> dict[str, Look]:
+        """The same, as a target's files are told."""
+        paths = list(paths)
+        entries = self.entries(paths, commit)
+        return {path: _look(entries.get(path)) for path in paths}
+
+    def staged(self, paths: Sequence[str]) -> dict[str, Look]:
+        """What the index has at each of ``paths``."""
+        with self._refused():
+            listed = _names(self._git, "ls-files", "-s", "-z", "--", *paths)
+        found: dict[str, Entry] = {}
+        for line in listed:
+            facts, path = line.split("\t", 1)
+            mode, blob, stage = facts.split()
+            found[path] = Entry(mode if stage == "0" else _LINK, blob)
+        return {path: _look(found.get(path)) for path in paths}
+
+    def content(self, blob: str) -> bytes:
+        """The content of a blob.
+
+        Raises:
+            Precondition: it is not here, as in a partial clone.
+        """
+        try:
+            return self._git.run("cat-file", "blob", blob)
+        except GitError as error:
+            raise Precondition(
+                f"{self.root} lacks a file of its HEAD",
+                cause=f"{blob}: {error.stderr.strip()}",
+                next_step="fetch it, as with `git checkout HEAD -- .`",
+            ) from error
+
+    def find(self, blob: str) -> bytes | None:
+        """The content of a blob; None when it is not here."""
+        try:
+            return self._git.run("cat-file", "blob", blob)
+        except GitError:
+            return None
+
+    def under_way(self) -> str:
+        """What git has begun and not ended; empty when there is nothing."""
+        begun = (w for n, w in _UNDER_WAY.items() if (self._git_dir / n).exists())
+        return next(begun, "")
+
+    def build(
+        self, base: str, patches: Sequence[Patch], commit: str = ""
+    ) -> tuple[str, ...]:
+        """The commits of patches, on top of ``commit``; no ref moves.
+
+        Args:
+            base: the release, for errors.
+            patches: the patches.
+            commit: what they stand on; ``HEAD`` unless told.
+
+        Raises:
+            Conflict: ``commit`` does not have the files for it.
+        """
+        built = []
+        commit = commit or self.head
+        with self._workshop() as shop:
+            shop.load(commit)
+            for patch in patches:
+                shop.apply(patch.mail.sections, f"{base}/{patch.name}.patch")
+                commit = shop.commit(commit, patch.mail)
+                built.append(commit)
+        return tuple(built)
+
+    def build_one(self, contents: Mapping[str, bytes | None], mail: Mail) -> str:
+        """One commit on ``HEAD`` in which files have these contents."""
+        entries = self.entries(contents)
+        with self._workshop() as shop:
+            shop.load(self.head)
+            for path, content in contents.items():
+                mode = entries[path].mode if path in entries else "100644"
+                shop.put(path, mode, content)
+            return shop.commit(self.head, mail)
+
+    def parent(self, count: int) -> str:
+        """The commit that many first parents before ``HEAD``; may be none."""
+        try:
+            return self._git.text(
+                "rev-parse", "--verify", "-q", f"HEAD~{count}^{{commit}}"
+            )
+        except GitError:
+            return ""
+
+    def create_branch(self, name: str, commit: str) -> bool:
+        """Let a new branch stand at ``commit``; False when it already does.
+
+        Raises:
+            Usage: no branch can be called so.
+            Precondition: it stands elsewhere, or cannot be written.
+        """
+        ref = f"refs/heads/{name}"
+        if name.startswith("-") or not self._git.succeeds("check-ref-format", ref):
+            raise Usage(f"{name!r} cannot be the name of a branch")
+        if self._git.succeeds("rev-parse", "--verify", "-q", ref):
+            if self._git.text("rev-parse", "--verify", "-q", ref) == commit:
+                return False
+            raise Precondition(
+                f"the branch {name} exists already",
+                next_step="choose another name, or remove it",
+            )
+        with self._refused():
+            self._git.run("update-ref", ref, commit, ZEROS)
+        return True
+
+    def follow(self, paths: Sequence[str], commit: str, message: str) -> None:
+        """Bring the index's ``paths`` and ``HEAD`` to a commit; the ref last.
+
+        Raises:
+            Precondition: git cannot write, or ``HEAD`` has moved; both are as
+                they were.
+        """
+        with self._refused():
+            before = self._git.run("ls-files", "-s", "-z", "--", *paths)
+            wanted = self.entries(paths, commit)
+            if {p: look.blob for p, look in self.staged(paths).items()} != {
+                p: wanted[p].blob if p in wanted else ZEROS for p in paths
+            }:
+                lines = (f"{e.mode} {e.blob}\t{p}" for p, e in wanted.items())
+                self._index(paths, "\0".join(lines).encode())
+            if commit == self.head:
+                return
+            try:
+                self._git.run("update-ref", "-m", message, "HEAD", commit, self.head)
+            except BaseException:
+                self._index(paths, before)
+                raise
+
+    def _index(self, paths: Sequence[str], entries: bytes) -> None:
+        """Let the index have these entries of ``paths``, and no others."""
+        gone = "".join(f"0 {ZEROS}\t{path}\0" for path in paths).encode()
+        self._git.run("update-index", "-z", "--index-info", stdin=gone + entries)
+
+    @contextmanager
+    def _refused(self) -> Iterator[None]:
+        """Say what git's refusal means.
+
+        Raises:
+            Precondition: in place of a :class:`~dspark_patches.git.GitError`.
+        """
+        try:
+            yield
+        except GitError as error:
+            said = error.stderr.strip()
+            hint = FILES_ALONE
+            if ".lock" in said:
+                hint = "when no git runs there, remove that lock, and run again"
+            elif "but expected" in said:
+                hint = "it moved meanwhile: run again"
+            raise Precondition(
+                f"git cannot work in {self.root}", cause=said, next_step=hint
+            ) from error
+
+    @contextmanager
+    def _workshop(self) -> Iterator[Workshop]:
+        with tempfile.TemporaryDirectory(prefix="dspark-patches-") as scratch:
+            with self._refused():
+                yield Workshop(self._common, Path(scratch) / "index")
+
+
+def _folders(root: Path) -> tuple[Path, Path]:
+    """A checkout's git directory, and the one that its work trees share.
+
+    Raises:
+        Precondition: they are somebody else's.
+    """
+    git_dir = root / ".git"
+    own = git_dir.is_dir() and not git_dir.is_symlink()
+    common = git_dir
+    if git_dir.is_file():
+        git_dir = root / _text(git_dir).removeprefix("gitdir: ")
+        common = git_dir / _text(git_dir / "commondir")
+        # A linked work tree is named by its repository as well.
+        back = _text(git_dir / "gitdir")
+        own = bool(back) and (git_dir / back).resolve() == (root / ".git").resolve()
+    if not own:
+        raise Precondition(
+            f"{root} has no repository of its own", next_step=FILES_ALONE
+        )
+    for folder in (root, git_dir, common):
+        if (owner := folder.stat().st_uid) != os.geteuid():
+            raise Precondition(
+                f"{root} is somebody else's checkout",
+                cause=f"{folder} belongs to the user {owner}",
+                next_step=f"run as that user, or {FILES_ALONE}",
+            )
+    return git_dir, common
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_bytes()[:4096].decode("utf-8", "surrogateescape").strip()
+    except OSError:
+        return ""
+
+
+def _check_form(root: Path, common: Path) -> None:
+    for key, form in _FORM.items():
+        try:
+            found = _OUTSIDE.text(
+                "config", "--file", str(common / "config"), "--get", key
+            )
+        except GitError:
+            continue
+        if found != form:
+            raise Precondition(
+                f"{root} has a repository of another form",
+                cause=f"its {key} is {found}, not {form}",
+                next_step=FILES_ALONE,
+            )
+
+
+def _lead(folder: Path, common: Path) -> None:
+    """Make a git directory of ours that leads to another's objects and refs."""
+    folder.mkdir()
+    (folder / "config").write_text(_CONFIG)
+    (folder / "HEAD").write_text("ref: refs/heads/none\n")
+    for name in _SHARED:
+        if (common / name).exists():
+            (folder / name).symlink_to((common / name).absolute())
+
+
+def _look(entry: Entry | None) -> Look:
+    if entry and entry.mode == _LINK:
+        return Look(blob="", why="it is a link, a submodule or in conflict")
+    return Look(blob=entry.blob if entry else ZEROS)
+
+
+def _names(git: Git, *args: str) -> list[str]:
+    """What a git command prints, split at its zero bytes."""
+    output = git.run(*args)
+    return output.decode("utf-8", "surrogateescape").split("\0")[:-1]
+
+
+def _check_version(git: Git) -> None:
+    said = git.text("version")
+    found = re.search(r"(\d+)\.(\d+)", said)
+    if not found or (int(found[1]), int(found[2])) < MINIMUM_VERSION:
+        wanted = ".".join(map(str, MINIMUM_VERSION))
+        raise Precondition(
+            f"{said} is too old", next_step=f"install git {wanted}, or {FILES_ALONE}"
+        )

@@ -1,1 +1,0 @@
-"""What an SGLang in use is, and which patches it has: read, never changed."""
