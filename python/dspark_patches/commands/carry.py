@@ -39,8 +39,8 @@ def command(context: click.Context, base: str, to: tuple[str, ...], since: str) 
     messages and lines, patches that are new or gone. git merges it into every
     other base's files, and the patches that follow are restacked, those of BASE
     as well. A base for which something conflicts is shown and left as it is.
-    Controls are restacked; an edit of a control is not carried. Commit what was
-    carried before the next edit.
+    Controls are restacked, and new ones carried; an edit of a control is not.
+    Commit what was carried before the next edit.
 
     \b
     Examples:
