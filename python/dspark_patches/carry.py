@@ -102,12 +102,8 @@ class _Carrying(Merging):
             found = (one.get(number) for one in (old, new, here))
             mails = tuple(one.mail if one else None for one in found)
             mail = self._mail(patch, mails, last)
-            own = patch.controls if number in first else ()
-            patches.append(
-                msgspec.structs.replace(
-                    patch, mail=mail, controls=tuple(map(self._control, own))
-                )
-            )
+            controls = self._controls(*(one.get(number) for one in (old, new, first)))
+            patches.append(msgspec.structs.replace(patch, mail=mail, controls=controls))
             last = number
         series = msgspec.structs.replace(self._series, patches=tuple(patches))
         return Carried(series=series, clashes=tuple(self.clashes))
@@ -186,13 +182,29 @@ class _Carrying(Merging):
             if section.path not in self._fresh
         }
 
-    def _control(self, control: Control) -> Control:
-        """A control on the tree that its patch leaves now."""
+    def _controls(
+        self, old: Patch | None, new: Patch | None, own: Patch | None
+    ) -> tuple[Control, ...]:
+        """A patch's own controls, and those that the edit adds."""
+        before, after, here = (one.controls if one else () for one in (old, new, own))
+        names = {control.name for control in (*before, *here)}
+        return (
+            *(self._control(one, self._ours) for one in here),
+            *(self._control(n, self._edit.after) for n in after if n.name not in names),
+        )
+
+    def _control(self, control: Control, written: Files) -> Control:
+        """A control on the tree that its patch leaves here now.
+
+        Args:
+            control: the control.
+            written: the files that it may have been written for.
+        """
         before: dict[str, Content] = {}
         after: dict[str, Content] = {}
         for section in control.sections:
             path, number = section.path, control.number
-            base, ours = self._ours.at(path, number), self._after(path, number)
+            base, ours = written.at(path, number), self._after(path, number)
             old = ZEROS if base is None else blob_id(base)
             if base != ours and section.old == old:
                 states = base, ours, forward(base, section)

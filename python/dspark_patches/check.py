@@ -41,11 +41,7 @@ def check(chosen: Sequence[Base], root: Path, *, whole: bool) -> tuple[Finding, 
     found: list[Finding] = []
     all_added: set[str] = set()
     released: list[Sources] = []
-    try:
-        known = lint.load_references(root / "patches" / lint.REFERENCES)
-    except Malformed as failure:
-        found.append(of_failure("", failure, "correct or restore it"))
-        known = None
+    known = _references(root / "patches" / lint.REFERENCES, found)
     for base in chosen:
         series, findings = _read(base, root / "patches" / base.tag)
         found.extend(findings)
@@ -72,6 +68,14 @@ def check(chosen: Sequence[Base], root: Path, *, whole: bool) -> tuple[Finding, 
         found.extend(_unused(sources, released))
         found.extend(_strays(root / "patches", {base.tag for base in chosen}))
     return tuple(found)
+
+
+def _references(path: Path, found: list[Finding]) -> dict[str, Reference] | None:
+    try:
+        return lint.load_references(path)
+    except Malformed as failure:
+        found.append(of_failure("", failure, "correct or restore it"))
+        return None
 
 
 def _read(base: Base, folder: Path) -> tuple[Series | None, list[Finding]]:

@@ -13,6 +13,21 @@ _WIDTH = 88
 IMPORTS = (ast.Import, ast.ImportFrom)
 
 
+@lru_cache(maxsize=1024)
+def parse(text: bytes) -> ast.Module:
+    """A file's syntax tree; several releases may have the file alike.
+
+    Raises:
+        SyntaxError: it cannot be parsed.
+    """
+    try:
+        return ast.parse(text)
+    except (RecursionError, MemoryError) as error:
+        raise SyntaxError("it nests too deep") from error
+    except ValueError as error:
+        raise SyntaxError(str(error)) from error
+
+
 def module_path(module: str) -> str:
     """The file of a module of SGLang's package."""
     return f"python/{module.replace('.', '/')}.py"

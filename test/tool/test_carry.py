@@ -156,12 +156,22 @@ def test_a_new_patch_and_its_test_are_carried(clone: Clone) -> None:
     (clone.root / "patches/v0.5.16/0003-patch.patch").rename(
         clone.root / "patches/v0.5.16/0005-wait.patch"
     )
+    state = OLD.replace(*ONE).replace(*TWO).replace(*WAIT)
+    control = make_edit(CLOCK, state, state.replace(b"now += 3", b"now += 9"))
+    name = "patches/v0.5.16/controls/0005-nine.diff"
+    write_files(clone.root, {name: b"Nine.\n\n" + control.text})
     assert clone.carry() == Exit.OK
     assert set(clone.files("v0.5.17")) == {
         "0001-patch.patch",
         "0002-patch.patch",
         "0005-wait.patch",
+        "controls/0005-nine.diff",
     }
+    (found,) = series.load(clone.next).patches[2].controls
+    lines = [line for line in found.sections[0].text.split(b"\n") if b"now +=" in line]
+    assert lines == [b"-    now += 3", b"+    now += 9"]
+    blobs = series.blobs_after(series.load(clone.next), 5)
+    assert found.sections[0].old == blobs[CLOCK]
     assert clone.changes("v0.5.17")[2] == [b"+    now += 3"]
     assert b"+test = 1" in clone.files("v0.5.17")["0005-wait.patch"]
     assert b"test = 1" not in clone.files("v0.5.17")["0002-patch.patch"]

@@ -92,7 +92,14 @@ def test_context_may_differ_where_the_lines_do_not(machine: Machine) -> None:
 def test_written_mails_go_into_the_fork(machine: Machine, capsys) -> None:
     git = machine.checkout(shifted(ROUTER, EAGLE))
     folder = machine.folder / "ported"
-    command = ["port", "v0.5.16", str(git.directory), "--write", str(folder)]
+    command = [
+        "port",
+        "v0.5.16",
+        str(git.directory),
+        "--no-test",
+        "--write",
+        str(folder),
+    ]
     assert cli.main(command) == Exit.OK
     before = contents(git.directory)
     mails = sorted(folder.glob("*.patch"))
@@ -157,6 +164,19 @@ def test_what_a_fork_has_cured_is_a_double_fix(
     assert f"test {TEST}::TestClock.test_ticks fails on the merged tree, and" in told
     assert "double fix         0002-give-the-clock-one-owner" in told
     assert not folder.exists()
+
+
+def test_mails_are_not_written_unasked_for_tests(machine: Machine, capsys) -> None:
+    """Neither is code of the target run, unless one asks."""
+    trap = machine.folder / "trap"
+    spring = f"open({str(trap)!r}, 'w')\n".encode()
+    root = machine.tree(CHECKED_OUT | {DFLASH: RELEASED[DFLASH] + spring})
+    folder = machine.folder / "ported"
+    command = ["port", "v0.5.16", str(root)]
+    assert cli.main(command) == Exit.OK
+    assert cli.main([*command, "--write", str(folder)]) == Exit.USAGE
+    assert "--no-test" in capsys.readouterr().err
+    assert not folder.exists() and not trap.exists()
 
 
 def test_what_a_fork_has_broken_is_a_conflict(machine: Machine) -> None:
@@ -247,7 +267,7 @@ def test_a_package_leaves_tests_out(machine: Machine, capsys) -> None:
     assert verdicts(found) == ["clean", "moved", "moved"]
     assert set(found.left_out) == {GUARD, TEST}
     folder = str(machine.folder / "ported")
-    command = ["port", "v0.5.16", str(site), "--write", folder]
+    command = ["port", "v0.5.16", str(site), "--no-test", "--write", folder]
     assert cli.main(command) == Exit.USAGE
     assert "name a full checkout" in capsys.readouterr().err
     assert not Path(folder).exists()
@@ -256,7 +276,7 @@ def test_a_package_leaves_tests_out(machine: Machine, capsys) -> None:
 def test_mails_that_cannot_be_are_not_written(machine: Machine, capsys) -> None:
     root = machine.tree(CHECKED_OUT | {KIT: b"another = 1\n"})
     folder = machine.folder / "ported"
-    command = ["port", "v0.5.16", str(root), "--write", str(folder)]
+    command = ["port", "v0.5.16", str(root), "--no-test", "--write", str(folder)]
     assert cli.main(command) == Exit.CONFLICT
     assert not folder.exists()
     assert "no mails were written" in capsys.readouterr().err
@@ -266,7 +286,7 @@ def test_a_folder_that_holds_something_is_not_written_to(machine: Machine) -> No
     root = machine.tree()
     folder = machine.folder / "ported"
     factories.write_files(folder, {"mine.txt": b"mine\n"})
-    command = ["port", "v0.5.16", str(root), "--write", str(folder)]
+    command = ["port", "v0.5.16", str(root), "--no-test", "--write", str(folder)]
     assert cli.main(command) == Exit.USAGE
     assert [path.name for path in folder.iterdir()] == ["mine.txt"]
 

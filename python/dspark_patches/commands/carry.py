@@ -39,7 +39,8 @@ def command(context: click.Context, base: str, to: tuple[str, ...], since: str) 
     messages and lines, patches that are new or gone. git merges it into every
     other base's files, and the patches that follow are restacked, those of BASE
     as well. A base for which something conflicts is shown and left as it is.
-    Controls are restacked; an edit of a control is not carried.
+    Controls are restacked, and new ones carried; an edit of a control is not.
+    Commit what was carried before the next edit.
 
     \b
     Examples:
@@ -52,11 +53,12 @@ def command(context: click.Context, base: str, to: tuple[str, ...], since: str) 
     """
     one = bases.find(base)
     others = tuple(map(bases.find, to)) or bases.with_series()
-    edit = Edit(_earlier(one, since), series.load(one), _find(one))
+    before = _earlier(one, since)
+    edit = Edit(before, series.load(one), _find(one))
     failed = False
     for other in dict.fromkeys((one, *others)):
-        before = _earlier(one, since) if other == one else series.load(other)
-        carried = carry(edit, before, _find(other))
+        here = before if other == one else series.load(other)
+        carried = carry(edit, here, _find(other))
         if carried.clashes:
             _show(other, carried)
             failed = True

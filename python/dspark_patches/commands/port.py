@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from pathlib import Path
 
 import click
@@ -33,7 +32,7 @@ _WIDTH = max(len(str(verdict)) for verdict in Verdict)
     "--test/--no-test",
     "test",
     default=None,
-    help="Run the series' tests on the merged tree; by default where torch is there.",
+    help="Run the series' tests on the merged tree; --write wants one or the other.",
 )
 @options.python
 @options.form
@@ -58,13 +57,14 @@ def command(
     conflict          none of these, or its tests fail on the merged tree
     double fix        it fits, and its tests pass without it and fail with it
 
-    TARGET is only read. Where all patches fit, the series' tests run on a copy of
-    it that has the patches, with --python; that runs code of TARGET.
+    TARGET is only read. A fork may have cured a fault elsewhere, so that a patch
+    fits and does it twice: with --test, where all patches fit, the series' tests
+    run on a copy that has them, with --python. That runs code of TARGET.
 
     \b
     Examples:
       dspark-patches port v0.5.16 ~/my-fork
-      dspark-patches port v0.5.16 ~/my-fork --write /tmp/ported
+      dspark-patches port v0.5.16 ~/my-fork --test --write /tmp/ported
       git -C ~/my-fork am /tmp/ported/*.patch
 
     Ends with 0 when every patch is clean, moved or upstreamed, with 1 when
@@ -74,9 +74,14 @@ def command(
     def notify(text: str) -> None:
         report.line(text, stderr=True)
 
+    if folder and test is None:
+        raise Usage(
+            "mails are written of tested patches",
+            cause="a fork may do already what a patch that fits would do",
+            next_step=f"add --test, which runs code of {target} on a copy, or --no-test",
+        )
     place = locate(target, python)
     found = port(bases.find(base), place, notify)
-    test = test if test is not None else bool(python or find_spec("torch"))
     if test and found.good:
         found = tested(found, place, notify)
     _print(form, found)
@@ -108,7 +113,7 @@ def _print(form: str, found: Report) -> None:
     if found.left_out:
         report.line(f"left out, not carried there: {', '.join(found.left_out)}")
     if not found.tested:
-        report.line("not tested: a fork may do already what a patch that fits would do")
+        report.line("not tested: what fits may be done there already; --test tells")
     if found.fits:
         report.line("next: --write DIR writes the ported mails")
     else:
