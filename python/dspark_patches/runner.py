@@ -149,7 +149,7 @@ class Server:
 
     def kill(self) -> None:
         """End it and what runs in it; a run that another thread awaits ends too."""
-        for leader in filter(None, (self._process.pid, self._child)):
+        for leader in filter(None, (self._child, self._process.pid)):
             _kill(leader)
 
     def run(self, job: dict[str, Any], timeout: float) -> str:
