@@ -88,17 +88,10 @@ def run(
         report, log = Path(scratch, "report"), Path(scratch, "log")
         report.touch()
         log.touch()
-        # Their temporary files go when ours do.
-        temporary = Path(scratch, "tmp")
-        temporary.mkdir()
-        job = dict(
-            tree=str(tree),
-            report=str(report),
-            log=str(log),
-            selectors=list(selectors),
-            env=environment(tree, server.python) | {"TMPDIR": str(temporary)},
-        )
-        ending = server.run(job, timeout)
+        job = dict(tree=str(tree), report=str(report), log=str(log))
+        # The tests' temporary files go when ours do.
+        environ = environment(tree, server.python) | {"TMPDIR": scratch}
+        ending = server.run(job | dict(selectors=list(selectors), env=environ), timeout)
         return outcomes.read(report.read_bytes(), log.read_bytes(), selectors, ending)
 
 
@@ -149,7 +142,7 @@ class Server:
 
     def kill(self) -> None:
         """End it and what runs in it; a run that another thread awaits ends too."""
-        for leader in filter(None, (self._process.pid, self._child)):
+        for leader in filter(None, (self._child, self._process.pid)):
             _kill(leader)
 
     def run(self, job: dict[str, Any], timeout: float) -> str:

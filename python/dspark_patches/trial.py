@@ -90,13 +90,9 @@ def trial(
         trees.build(Path(scratch), target.package, files)
         notify(f"running {len(chosen)} test files with {python}")
         outcomes = runner.run(Path(scratch), chosen, python=python, timeout=timeout)
-    return Trial(
-        target=str(target.root),
-        base=loaded.base,
-        how=identity.how,
-        python=python,
-        tests=tuple(_held(loaded, outcome) for outcome in outcomes),
-    )
+    held = tuple(_held(loaded, outcome) for outcome in outcomes)
+    where, how = str(target.root), identity.how
+    return Trial(target=where, base=base, how=how, python=python, tests=held)
 
 
 def _held(loaded: Series, outcome: Outcome) -> Held:

@@ -9,6 +9,8 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -17,7 +19,7 @@ from factories import write_files
 from machine import Machine
 from world import World
 
-from dspark_patches import bases, cli, runner, wheels
+from dspark_patches import bases, runner, wheels
 
 # The command line in a process of its own, in a world's data root.
 IN_WORLD = """
@@ -118,22 +120,13 @@ def start(world, tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def refused(capsys):
-    """Ask for a bench that cannot be done: the exit status, then what is said."""
+def await_end():
+    """Wait until a process has ended; a dead one may still wait for its parent."""
 
-    def refused(*arguments):
-        status = cli.main(["bench", *arguments])
-        told = capsys.readouterr()
-        assert told.out == ""
-        assert "Traceback" not in told.err
-        return f"{int(status)}\n{told.err}"
+    def await_end(pid: int) -> None:
+        stat = Path(f"/proc/{pid}/stat")
+        with suppress(FileNotFoundError, ProcessLookupError):
+            while stat.read_text().rpartition(")")[2].split()[0] != "Z":
+                time.sleep(0.05)
 
-    return refused
-
-
-@pytest.fixture
-def no_matplotlib(monkeypatch):
-    module = "dspark_patches.bench.plots"
-    monkeypatch.delitem(sys.modules, module, raising=False)
-    monkeypatch.delattr(module, raising=False)
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    return await_end

@@ -94,7 +94,7 @@ def test_a_fix_that_is_red_on_a_control_alone_is_not_proven():
     assert findings == ["none of its tests fails on the pristine tree"]
 
 
-def test_one_test_on_the_pristine_tree_and_one_on_a_control_prove_a_fix():
+def test_the_release_and_a_control_together_prove_a_fix():
     other = f"{TEST}::T.test_b"
     both = [Outcome(id=NAME), Outcome(id=other)]
     seen, findings = judge(

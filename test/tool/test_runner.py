@@ -58,15 +58,6 @@ def run_one(run):
     return run_one
 
 
-def alive(pid: int) -> bool:
-    """Whether a process runs; a dead one may still wait for its parent."""
-    try:
-        with open(f"/proc/{pid}/stat") as stream:
-            return stream.read().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
 def test_the_four_outcomes(run):
     found = run("""
         class T(unittest.TestCase):
@@ -408,7 +399,7 @@ def test_tests_leave_no_bytecode_and_no_temporary_files(run_one, world, tmp_path
     assert not list(world.data.parent.rglob("tree/**/__pycache__"))
 
 
-def test_a_run_that_is_called_off_ends_what_it_started(run_one, tmp_path):
+def test_a_run_that_is_called_off_ends_all(run_one, await_end, tmp_path):
     marker = tmp_path / "pid"
     with runner.Server() as server:
 
@@ -432,8 +423,7 @@ def test_a_run_that_is_called_off_ends_what_it_started(run_one, tmp_path):
         )
         thread.join()
     assert "the process to fork from ended with status -9" in str(found)
-    while alive(int(marker.read_text())):
-        time.sleep(0.05)
+    await_end(int(marker.read_text()))
 
 
 def test_a_server_that_died_costs_its_runs(run):
