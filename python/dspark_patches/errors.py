@@ -59,7 +59,7 @@ class Usage(Failure):
 
 
 class BadInput(Failure):
-    """A mail, lock, control or journal that is broken or hostile."""
+    """A mail, lock or control that is broken or hostile."""
 
     exit_code = Exit.PRECONDITION
 

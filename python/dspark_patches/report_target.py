@@ -21,15 +21,16 @@ _TROUBLE = ("partly applied", "unclear")
 _WIDTH = len("partly applied")
 
 
-def print_status(form: str, status: Status, require: bool) -> Exit:
+def print_status(form: str, status: Status, require: bool, same_as: str = "") -> Exit:
     """Print what is on a target, and say how to end.
 
     Args:
         form: one of :data:`dspark_patches.report.FORMATS`.
         status: what is there.
         require: whether every needed patch has to be in.
+        same_as: the fingerprint that the target has to have; any unless told.
     """
-    ending = status.exit_code(require)
+    ending = status.exit_code(require, same_as)
     if form == "json":
         report.json({"ok": ending == Exit.OK, **msgspec.to_builtins(status)})
         return ending
@@ -47,6 +48,8 @@ def print_status(form: str, status: Status, require: bool) -> Exit:
             f"left out, not carried by a {status.kind}: {_few(status.left_out)}"
         )
     report.line(_summary(status))
+    if same_as not in ("", status.fingerprint):
+        report.line(f"the fingerprint is not {same_as}", style="red")
     if step := next_step(status):
         report.line(f"next: {step}")
     return ending
@@ -99,6 +102,7 @@ def _print_head(status: Status) -> None:
     report.line(f"sglang {version}, a {status.kind}: {status.target}")
     if status.base:
         report.line(f"base {status.base}, {status.how}")
+        report.line(f"fingerprint {status.fingerprint}")
     else:
         report.line(f"no known base: {status.how}", style="red")
 

@@ -14,10 +14,11 @@ from pathlib import Path
 
 from . import diff
 from . import mail as mails
-from .diff import ZEROS, Section
+from .diff import Section
 from .errors import Conflict
-from .git import Git, GitError
+from .git import Git
 from .mail import Mail
+from .patching import forward
 
 # Without a diffstat git writes no "---" line: a blank line ends the message.
 FORMAT_PATCH = (
@@ -112,15 +113,17 @@ class Workshop:
             Conflict: a file is not the one that the diff was written for.
         """
         sections = tuple(sections)
-        if not sections:
-            return
-        self._expect({s.path: s.old for s in sections}, source, "does not fit")
-        text = b"".join(section.text for section in sections)
-        try:
-            self._git.run("apply", "--cached", "-", stdin=text)
-        except GitError as error:
-            raise Conflict(f"{source} does not apply", cause=error.stderr) from error
-        self._expect({s.path: s.new for s in sections}, source, "does not make")
+        blobs = self._blobs(s.path for s in sections) if sections else {}
+        for section in sections:
+            blob = blobs.get(section.path)
+            content = self._git.run("cat-file", "blob", blob) if blob else None
+            try:
+                self.put(section.path, section.mode, forward(content, section))
+            except Conflict as failure:
+                raise Conflict(
+                    f"{source} does not fit {section.path}",
+                    cause=f"{failure.message}: {failure.cause}",
+                ) from failure
 
     def commit(self, parent: str, mail: Mail) -> str:
         """A commit of the index that says what ``mail`` says."""
@@ -160,18 +163,10 @@ class Workshop:
         options = [word for parent in parents for word in ("-p", parent)]
         return git.text("commit-tree", *options, tree, stdin=message.encode())
 
-    def _expect(self, blobs: Mapping[str, str], source: str, verb: str) -> None:
-        listed = self._git.run("ls-files", "-s", "-z", "--", *blobs)
-        found = {}
-        for entry in listed.decode().split("\0")[:-1]:
-            facts, path = entry.split("\t", 1)
-            found[path] = facts.split()[1]
-        for path, blob in blobs.items():
-            if found.get(path, ZEROS) != blob:
-                raise Conflict(
-                    f"{source} {verb} {path}",
-                    cause=f"there is blob {found.get(path, ZEROS)}, expected {blob}",
-                )
+    def _blobs(self, paths: Iterable[str]) -> dict[str, str]:
+        listed = self._git.run("ls-files", "-s", "-z", "--", *paths)
+        entries = (entry.split("\t", 1) for entry in listed.decode().split("\0")[:-1])
+        return {path: facts.split()[1] for facts, path in entries}
 
 
 @contextmanager

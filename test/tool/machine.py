@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import subprocess
+import sys
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -207,6 +209,24 @@ class Machine:
         root = self.folder / "tree"
         factories.write_files(root, files)
         return root
+
+
+def environment(home: Path) -> Path:
+    """Make a virtual environment without anything; its site-packages folder."""
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    site = home / "lib" / version / "site-packages"
+    site.mkdir(parents=True)
+    (home / "bin").mkdir()
+    (home / "bin" / "python").symlink_to(sys.executable)
+    (home / "pyvenv.cfg").write_text(f"home = {Path(sys.base_prefix) / 'bin'}\n")
+    return site
+
+
+def uninstall(home: Path) -> None:
+    """Let pip itself take sglang out of an environment."""
+    python = str(home / "bin" / "python")
+    command = [sys.executable, "-m", "pip", "--python", python, "uninstall", "-qy"]
+    subprocess.run([*command, "sglang"], check=True)
 
 
 def contents(root: Path) -> dict[str, bytes]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -24,8 +25,10 @@ from machine import (
     Machine,
     carried,
     contents,
+    environment,
     mail_of,
     state,
+    uninstall,
 )
 
 from dspark_patches import bases, cli, lock
@@ -95,19 +98,11 @@ def test_the_installers_list_stays_true(machine: Machine) -> None:
 
 def test_pip_takes_a_patched_package_out(machine: Machine, tmp_path: Path) -> None:
     """With pip itself, in an environment made for it."""
-    site = machine.site()
-    apply(locate(site))
-    python = f"{sys.version_info.major}.{sys.version_info.minor}"
-    home = tmp_path / "venv"
-    lib = home / "lib" / f"python{python}"
-    lib.mkdir(parents=True)
-    (home / "bin").mkdir()
-    (home / "bin" / "python").symlink_to(sys.executable)
-    (home / "pyvenv.cfg").write_text(f"home = {Path(sys.executable).parent}\n")
-    site.rename(lib / "site-packages")
-    command = [sys.executable, "-m", "pip", "--python", str(home / "bin" / "python")]
-    subprocess.run([*command, "uninstall", "-q", "-y", "sglang"], check=True)
-    assert not (lib / "site-packages" / "sglang").exists()
+    site = environment(tmp_path / "venv")
+    shutil.copytree(machine.site(), site, dirs_exist_ok=True)
+    apply(locate(tmp_path / "venv"))
+    uninstall(tmp_path / "venv")
+    assert list(site.iterdir()) == []
 
 
 def test_modes_are_kept(machine: Machine) -> None:

@@ -457,16 +457,23 @@ def test_a_repository_that_is_no_plain_one(machine: Machine, twist, told) -> Non
     assert contents(git.directory).items() >= state(3).items()
 
 
-def test_an_old_git_is_refused(machine: Machine, monkeypatch) -> None:
+def test_without_a_git_files_alone_can_be_changed(
+    machine: Machine, monkeypatch
+) -> None:
     git = machine.checkout()
     text = Git.text
-
-    def old(self, *args, **options):
-        return "git version 2.17.1" if args == ("version",) else text(self, *args)
-
-    monkeypatch.setattr(Git, "text", old)
-    with pytest.raises(Precondition, match="2.17.1 is too old"):
+    old = "git version 2.17.1"
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            Git, "text", lambda s, *a, **o: old if "version" in a else text(s, *a)
+        )
+        with pytest.raises(Precondition, match="2.17.1 is too old"):
+            apply(git)
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(Precondition, match="git was not found") as caught:
         apply(git)
+    assert "--no-commit" in caught.value.next_step
+    assert change(locate(git.directory), "apply", commit=False).changed
 
 
 def test_the_command_names_commits_and_branch(machine: Machine, capsys) -> None:

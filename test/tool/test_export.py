@@ -68,15 +68,16 @@ def test_an_edit_of_a_file_that_the_wheel_lacks_is_refused(
 
 @pytest.mark.parametrize(
     ("old", "new", "what"),
-    [(b"-tick\n", b"-tock\n", "does not apply"), (b"+tick once", b"+tick o", "make")],
+    [(b"-tick\n", b"-tock\n", "line 1"), (b"+tick once", b"+tick o", "is not the")],
 )
 def test_an_edit_that_lies_about_its_blobs_is_refused(
     clone: Clone, old: bytes, new: bytes, what: str
 ) -> None:
     path = clone.folder / "0001-patch.patch"
     path.write_bytes(path.read_bytes().replace(old, new))
-    with pytest.raises(Conflict, match=f"0001-patch.patch .*{what}"):
+    with pytest.raises(Conflict, match="0001-patch.patch does not fit") as caught:
         clone.regenerate()
+    assert what in caught.value.cause
 
 
 def test_a_missing_source_is_refused(clone: Clone) -> None:

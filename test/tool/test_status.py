@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
+import shutil
 import sys
 import time
 from pathlib import Path
 
-import factories
 import pytest
 from machine import (
     EAGLE,
@@ -23,12 +22,10 @@ from machine import (
     state,
 )
 
-from dspark_patches import bases, cli, diff, lines
+from dspark_patches import cli, lines
 from dspark_patches.errors import Exit, Usage
-from dspark_patches.git import Git
 from dspark_patches.installs.locate import locate
 from dspark_patches.installs.status import Status, status
-from dspark_patches.mail import render
 
 
 def states(found: Status) -> list[str]:
@@ -121,6 +118,15 @@ def test_required_patches_decide_the_exit_code(machine: Machine) -> None:
     assert found[0].exit_code(require=False) == Exit.OK
 
 
+def test_equal_installs_have_one_fingerprint(machine: Machine, capsys) -> None:
+    one, other = machine.site(state(3)), machine.folder / "other"
+    shutil.copytree(one, other)
+    told = status(locate(one)).fingerprint
+    for site, expected in ((other, Exit.OK), (machine.site(state(2)), Exit.FINDINGS)):
+        assert cli.main(["status", str(site), "--same-as", told]) == expected
+    assert f"the fingerprint is not {told}" in capsys.readouterr().out
+
+
 def test_a_missing_kit_is_not_required(machine: Machine) -> None:
     files = {path: content for path, content in state(3).items() if path != KIT}
     found = status(machine.package(files))
@@ -172,6 +178,7 @@ def test_links_are_read_and_said(machine: Machine) -> None:
     file.rename(elsewhere)
     file.symlink_to(elsewhere)
     assert states(status(locate(site))) == ["applied"] * 3
+    assert list(status(locate(site)).blocked) == [ROUTER]
     elsewhere.unlink()
     found = status(locate(site))
     assert "symbolic link that leads nowhere" in notes(found)
@@ -213,42 +220,3 @@ def test_every_format_names_what_is_missing(machine: Machine, capsys, form) -> N
 def test_no_sglang_at_all(tmp_path: Path, capsys) -> None:
     assert cli.main(["status", str(tmp_path)]) == Exit.USAGE
     assert "holds no SGLang" in capsys.readouterr().err
-
-
-def test_as_quick_as_git_apply(machine: Machine) -> None:
-    """Within three times what `git apply --check` of the same series takes.
-
-    The series is of a real one's size; both are measured in this one run.
-    """
-    kit = b"".join(b"LINE_%d = %d\n" % (n, n) for n in range(500))
-    added = (f"python/sglang/test/kits/kit_{n}.py" for n in range(4))
-    big = factories.make_mail(
-        *(diff.render_add(path, kit) for path in added), subject="Add a large kit"
-    )
-    folder = bases.series_dir(machine.base)
-    (folder / "0004-large.patch").write_bytes(render(big))
-    machine.lock(machine.base, RELEASED)
-    git = machine.checkout()
-    mails = b"".join(path.read_bytes() for path in sorted(folder.glob("*.patch")))
-    target = locate(git.directory)
-    ours = quickest(lambda: status(target))
-    theirs = quickest(lambda: apply_check(git, mails))
-    assert ours < 3 * theirs
-
-
-def apply_check(git: Git, mails: bytes) -> None:
-    subprocess.run(
-        ["git", "apply", "--check", "-"],
-        input=mails,
-        cwd=git.directory,
-        check=True,
-    )
-
-
-def quickest(job) -> float:
-    times = []
-    for _ in range(5):
-        started = time.perf_counter()
-        job()
-        times.append(time.perf_counter() - started)
-    return min(times)

@@ -10,10 +10,9 @@ from pathlib import Path
 
 import factories
 import pytest
-from machine import RELEASED, Machine, carried
+from machine import RELEASED, Machine, carried, environment
 
 from dspark_patches.errors import Precondition, Usage
-from dspark_patches.installs import find
 from dspark_patches.installs.locate import locate
 
 METADATA = {
@@ -27,15 +26,9 @@ class Python:
     """An interpreter of its own, with an empty site-packages folder."""
 
     def __init__(self, root: Path) -> None:
-        version = f"python{sys.version_info.major}.{sys.version_info.minor}"
         self.root = root
-        self.site = root / "lib" / version / "site-packages"
-        self.site.mkdir(parents=True)
-        (root / "bin").mkdir()
+        self.site = environment(root)
         self.program = root / "bin" / "python"
-        self.program.symlink_to(sys.executable)
-        home = Path(sys.base_prefix) / "bin"
-        (root / "pyvenv.cfg").write_text(f"home = {home}\n")
 
     def imports(self) -> Path:
         """The package that it really imports."""

@@ -19,6 +19,12 @@ from . import options
 @click.option(
     "--require", is_flag=True, help="End with 0 only when every needed patch is in."
 )
+@click.option(
+    "--same-as",
+    default="",
+    metavar="FINGERPRINT",
+    help="End with 0 only when TARGET has this fingerprint.",
+)
 @options.form
 @click.pass_context
 def command(
@@ -27,6 +33,7 @@ def command(
     python: str | None,
     named: str,
     require: bool,
+    same_as: str,
     form: str,
 ) -> None:
     """Say which patches TARGET has, offline and in a second.
@@ -46,8 +53,8 @@ def command(
       dspark-patches status --require && python -m sglang.launch_server ...
 
     Ends with 0 when all is plain (with --require: and in), 1 when a patch is
-    partly applied or unclear (with --require: or a needed patch is not in), 3
-    when TARGET is no known base.
+    partly applied or unclear (with --require: or a needed patch is not in; with
+    --same-as: or the fingerprint differs), 3 when TARGET is no known base.
     """
     found = status(locate(target, python), named)
-    context.exit(print_status(form, found, require))
+    context.exit(print_status(form, found, require, same_as))

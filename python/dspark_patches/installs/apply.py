@@ -6,15 +6,23 @@ the same verb again finishes what was interrupted, the other one takes it back.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import errno
+import fcntl
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 
 from ..confined import Confined
-from ..errors import Usage
+from ..errors import Precondition, Usage
 from . import commits, plan, record
+from .find import PACKAGE
 from .locate import Target
 from .plan import Outcome, Verb
-from .replace import Change, alone, replace, told
+from .replace import Change, replace, told
 from .status import View
+
+_BUSY = (errno.EWOULDBLOCK, errno.EACCES)
 
 
 def change(
@@ -42,7 +50,7 @@ def change(
             cause="only a git checkout that gets commits has branches",
             next_step="leave --branch out",
         )
-    with alone(target.package):
+    with _alone(target.package):
         if commit:
             return commits.change(target, verb, named, branch)
         return _change_files(target, verb, named)
@@ -80,4 +88,37 @@ def _listed(
         old = root.read(target.record)
     rows = {file.place: file.contents for file in files}
     new = record.updated(old, rows, patched=verb == "apply")
-    return [Change(place=target.record, old=old, new=new)]
+    # What an uninstall leaves beside it would pass for another installation.
+    return [Change(place=target.record, old=old, new=new, aside=PACKAGE)]
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Be the only one to change what lies in ``folder``.
+
+    The folder itself is locked, so that no lock file is left behind.
+
+    Raises:
+        Precondition: another process is changing it, or it cannot be locked.
+    """
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise Precondition(f"{folder} cannot be opened", cause=str(error)) from error
+    try:
+        _lock(descriptor, folder)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, folder: Path) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in _BUSY:
+            raise Precondition(
+                f"another apply or revert is changing {folder}",
+                next_step="run again when it has ended",
+            ) from error
+        raise Precondition(f"{folder} cannot be locked", cause=str(error)) from error

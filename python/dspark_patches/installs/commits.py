@@ -12,10 +12,11 @@ from ..errors import BadInput, Conflict, Precondition
 from ..mail import AUTHOR, Mail
 from ..series import Series
 from . import plan
+from .gitdir import FILES_ALONE
 from .locate import Target
 from .plan import Outcome, Verb
 from .replace import blob_of, replace
-from .repository import FILES_ALONE, Repository
+from .repository import Repository
 from .status import View
 
 

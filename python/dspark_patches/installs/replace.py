@@ -1,7 +1,7 @@
 """Several files replaced as one: all written beside, then moved, then verified.
 
 Nothing else is laid down. A kill leaves every file the old or the new one, and
-at worst written copies beside them, which whoever comes next removes. Files are
+at worst written copies beside them, which the next run removes. Files are
 replaced under their names and never written to: a hard link elsewhere keeps
 its content.
 """
@@ -9,8 +9,6 @@ its content.
 from __future__ import annotations
 
 import errno
-import fcntl
-import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from ..confined import Confined, Traits
-from ..diff import ZEROS, blob_id
+from ..diff import ZEROS, blob_id, check_path
 from ..errors import Conflict, Failure, Precondition
 from .locate import Target
 
@@ -40,36 +38,26 @@ _MEANING = {
     errno.EACCES: ("you may not write to it", "run as its owner"),
     errno.EPERM: ("you may not write to it", "run as its owner"),
 }
-_BUSY = (errno.EWOULDBLOCK, errno.EACCES)
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """One file's content before and after; None stands for no file."""
+    """One file's content before and after; None stands for no file.
+
+    Attributes:
+        aside: the folder to write it in first, unless that is its own.
+    """
 
     place: str
     old: bytes | None
     new: bytes | None
     executable: bool = False
+    aside: str = ""
 
-
-@contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """Be the only one to change what lies in ``folder``.
-
-    The folder itself is locked, so that no lock file is left behind.
-
-    Raises:
-        Precondition: another process is changing it, or it cannot be locked.
-    """
-    try:
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError as error:
-        raise Precondition(f"{folder} cannot be opened", cause=str(error)) from error
-    try:
-        _lock(descriptor, folder)
-        yield
-    finally:
-        os.close(descriptor)
+    @property
+    def beside(self) -> str:
+        """Where the content is written before it is moved to its place."""
+        above, slash, name = self.place.rpartition("/")
+        return f"{self.aside or above}{slash}{_BESIDE}{name}"
 
 
 def replace(
@@ -164,7 +152,7 @@ class _Job:
     def _write(self, change: Change, content: bytes) -> None:
         if above := change.place.rpartition("/")[0]:
             self.files.make_folder(above, self.files.traits(self.package))
-        self.files.write(_beside(change.place), content, self._traits(change))
+        self.files.write(change.beside, content, self._traits(change))
 
     def _traits(self, change: Change) -> Traits:
         try:
@@ -180,14 +168,15 @@ class _Job:
         if content is None:
             self.files.remove(change.place)
         else:
-            self.files.move(_beside(change.place), change.place)
+            self.files.move(change.beside, change.place)
 
     def _clear(self) -> None:
         """Remove what was written beside, also by one that was killed."""
-        for folder in self._folders():
-            for name in self.files.names(folder):
-                if name.startswith(_BESIDE):
-                    self.files.remove(f"{folder}/{name}" if folder else name)
+        for top in {change.place.partition("/")[0] for change in self.changes}:
+            for path in sorted((self.files.root / top).rglob(f"{_BESIDE}*")):
+                place = path.relative_to(self.files.root).as_posix()
+                if not check_path(place):
+                    self.files.remove(place)
 
     def _drop_empty(self, goal: Callable[[Change], bytes | None]) -> None:
         """Remove folders that only held what is gone; no release has empty ones."""
@@ -199,35 +188,15 @@ class _Job:
                     break
                 above = above.rpartition("/")[0]
 
-    def _folders(self) -> set[str]:
-        return {change.place.rpartition("/")[0] for change in self.changes}
-
     def _settle(self) -> None:
         """Let names reach the disk; where a folder went, those of the one above."""
-        for folder in self._folders():
+        for folder in {change.place.rpartition("/")[0] for change in self.changes}:
             while folder:
                 try:
                     self.files.settle(folder)
                     break
                 except FileNotFoundError:
                     folder = folder.rpartition("/")[0]
-
-
-def _lock(descriptor: int, folder: Path) -> None:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno in _BUSY:
-            raise Precondition(
-                f"another apply or revert is changing {folder}",
-                next_step="run again when it has ended",
-            ) from error
-        raise Precondition(f"{folder} cannot be locked", cause=str(error)) from error
-
-
-def _beside(place: str) -> str:
-    above, slash, name = place.rpartition("/")
-    return f"{above}{slash}{_BESIDE}{name}"
 
 
 def blob_of(content: bytes | None) -> str:

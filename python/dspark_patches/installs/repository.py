@@ -1,14 +1,11 @@
 """A git checkout that is read and moved on without running anything of its own.
 
-git works with a configuration of ours: a private common directory leads to the
-repository's objects and refs and to nothing else, so that none of its settings,
-hooks, filters or remotes exist. Commits are built aside, and a ref moves last.
+Its configuration is not read, see :mod:`.gitdir`. Commits are built aside, and
+a ref moves last.
 """
 
 from __future__ import annotations
 
-import os
-import re
 import shutil
 import tempfile
 import weakref
@@ -21,17 +18,13 @@ import msgspec
 from ..confined import Look
 from ..diff import ZEROS
 from ..errors import Precondition, Usage
-from ..git import MINIMUM_VERSION, Git, GitError
+from ..git import Git, GitError
 from ..mail import Mail
 from ..series import Patch
 from ..workshop import Workshop
+from . import gitdir
+from .gitdir import FILES_ALONE
 
-FILES_ALONE = "patch the files alone, with --no-commit"
-
-_CONFIG = "[core]\n\trepositoryformatversion = 0\n\tbare = false\n"
-_SHARED = ("objects", "refs", "packed-refs", "logs", "shallow")
-# The one form of a repository that ours can lead to; git's default.
-_FORM = {"extensions.objectformat": "sha1", "extensions.refstorage": "files"}
 _UNDER_WAY = {
     "rebase-merge": "rebase",
     "rebase-apply": "rebase",
@@ -39,10 +32,7 @@ _UNDER_WAY = {
     "CHERRY_PICK_HEAD": "cherry-pick",
     "REVERT_HEAD": "revert",
 }
-_OFFLINE = {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none"}
 _LINK = "120000"
-# git where no repository is found, whose configuration it would read.
-_OUTSIDE = Git(Path("/"))
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -64,15 +54,12 @@ class Repository:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        _check_version(_OUTSIDE)
-        self._git_dir, common = _folders(root)
-        _check_form(root, common)
         scratch = Path(tempfile.mkdtemp(prefix="dspark-patches-"))
         weakref.finalize(self, shutil.rmtree, scratch, ignore_errors=True)
         self._common = scratch / "git"
-        _lead(self._common, common)
+        self._git_dir = gitdir.lead(root, self._common)
         where = {"GIT_DIR": str(self._git_dir), "GIT_COMMON_DIR": str(self._common)}
-        self._git = Git(root, _OFFLINE | where)
+        self._git = Git(root, where)
         with self._refused():
             self.head = self._git.text("rev-parse", "--verify", "-q", "HEAD^{commit}")
 
@@ -120,14 +107,14 @@ class Repository:
         Raises:
             Precondition: it is not here, as in a partial clone.
         """
-        try:
-            return self._git.run("cat-file", "blob", blob)
-        except GitError as error:
+        content = self.find(blob)
+        if content is None:
             raise Precondition(
                 f"{self.root} lacks a file of its HEAD",
-                cause=f"{blob}: {error.stderr.strip()}",
+                cause=f"there is no blob {blob}",
                 next_step="fetch it, as with `git checkout HEAD -- .`",
-            ) from error
+            )
+        return content
 
     def find(self, blob: str) -> bytes | None:
         """The content of a blob; None when it is not here."""
@@ -259,68 +246,6 @@ class Repository:
                 yield Workshop(self._common, Path(scratch) / "index")
 
 
-def _folders(root: Path) -> tuple[Path, Path]:
-    """A checkout's git directory, and the one that its work trees share.
-
-    Raises:
-        Precondition: they are somebody else's.
-    """
-    git_dir = root / ".git"
-    own = git_dir.is_dir() and not git_dir.is_symlink()
-    common = git_dir
-    if git_dir.is_file():
-        git_dir = root / _text(git_dir).removeprefix("gitdir: ")
-        common = git_dir / _text(git_dir / "commondir")
-        # A linked work tree is named by its repository as well.
-        back = _text(git_dir / "gitdir")
-        own = bool(back) and (git_dir / back).resolve() == (root / ".git").resolve()
-    if not own:
-        raise Precondition(
-            f"{root} has no repository of its own", next_step=FILES_ALONE
-        )
-    for folder in (root, git_dir, common):
-        if (owner := folder.stat().st_uid) != os.geteuid():
-            raise Precondition(
-                f"{root} is somebody else's checkout",
-                cause=f"{folder} belongs to the user {owner}",
-                next_step=f"run as that user, or {FILES_ALONE}",
-            )
-    return git_dir, common
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_bytes()[:4096].decode("utf-8", "surrogateescape").strip()
-    except OSError:
-        return ""
-
-
-def _check_form(root: Path, common: Path) -> None:
-    for key, form in _FORM.items():
-        try:
-            found = _OUTSIDE.text(
-                "config", "--file", str(common / "config"), "--get", key
-            )
-        except GitError:
-            continue
-        if found != form:
-            raise Precondition(
-                f"{root} has a repository of another form",
-                cause=f"its {key} is {found}, not {form}",
-                next_step=FILES_ALONE,
-            )
-
-
-def _lead(folder: Path, common: Path) -> None:
-    """Make a git directory of ours that leads to another's objects and refs."""
-    folder.mkdir()
-    (folder / "config").write_text(_CONFIG)
-    (folder / "HEAD").write_text("ref: refs/heads/none\n")
-    for name in _SHARED:
-        if (common / name).exists():
-            (folder / name).symlink_to((common / name).absolute())
-
-
 def _look(entry: Entry | None) -> Look:
     if entry and entry.mode == _LINK:
         return Look(blob="", why="it is a link, a submodule or in conflict")
@@ -331,13 +256,3 @@ def _names(git: Git, *args: str) -> list[str]:
     """What a git command prints, split at its zero bytes."""
     output = git.run(*args)
     return output.decode("utf-8", "surrogateescape").split("\0")[:-1]
-
-
-def _check_version(git: Git) -> None:
-    said = git.text("version")
-    found = re.search(r"(\d+)\.(\d+)", said)
-    if not found or (int(found[1]), int(found[2])) < MINIMUM_VERSION:
-        wanted = ".".join(map(str, MINIMUM_VERSION))
-        raise Precondition(
-            f"{said} is too old", next_step=f"install git {wanted}, or {FILES_ALONE}"
-        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 
@@ -32,6 +33,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
         left_out: files of the series that this target does not carry.
         strange: files in no known state, and why.
         blocked: files that must not be replaced, such as links, and why.
+        fingerprint: the same for equal files of the same release and series.
     """
 
     target: str
@@ -44,6 +46,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     left_out: tuple[str, ...] = ()
     strange: dict[str, str] = {}
     blocked: dict[str, str] = {}
+    fingerprint: str = ""
 
     @property
     def lacking(self) -> tuple[PatchState, ...]:
@@ -56,11 +59,17 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
         states = {patch.state for patch in self.patches}
         return "partly applied" in states or {"applied", "missing"} <= states
 
-    def exit_code(self, require: bool) -> Exit:
-        """How to end; ``require`` asks for every needed patch to be in."""
+    def exit_code(self, require: bool, same_as: str = "") -> Exit:
+        """How to end.
+
+        Args:
+            require: whether every needed patch has to be in.
+            same_as: the fingerprint that it has to have; any unless told.
+        """
         if not self.base:
             return Exit.PRECONDITION
         plain = all(patch.state in _PLAIN for patch in self.patches)
+        plain = plain and same_as in ("", self.fingerprint)
         return Exit.OK if plain and not (require and self.lacking) else Exit.FINDINGS
 
 
@@ -162,7 +171,16 @@ def status(target: Target, named: str = "") -> Status:
         left_out=view.left_out,
         strange=view.chain.strange(),
         blocked=view.chain.blocked(),
+        fingerprint=_fingerprint(base, view.chain) if base else "",
     )
+
+
+def _fingerprint(base: str, chain: Chain) -> str:
+    blobs = (
+        f"{path} {chain.blob(path)} {sections[-1].new}"
+        for path, sections in sorted(chain.sections.items())
+    )
+    return hashlib.sha256("\n".join([base, *blobs]).encode()).hexdigest()[:12]
 
 
 def _paths(loaded: Series) -> tuple[str, ...]:
