@@ -60,6 +60,10 @@ def _merged(report: Report, target: Target, root: Path) -> Target:
         shutil.copytree(target.package, root / _PACKAGE, symlinks=True, ignore=ignored)
         for path, content in report.merged.items():
             file = root / path
+            # From the top, so that no link in the copy leads out of it.
+            for place in (*[*file.relative_to(root).parents][-2::-1], Path(path)):
+                if (root / place).is_symlink():
+                    (root / place).unlink()
             file.unlink(missing_ok=True)
             if content is not None:
                 file.parent.mkdir(parents=True, exist_ok=True)
