@@ -157,12 +157,10 @@ def tests(loaded: Series) -> dict[str, bytes]:
 
 
 def _lay(root: Path, file: Path, content: bytes | None) -> None:
-    # A link in the copy must not lead us out of it.
-    for place in (file, *file.parents):
-        if place == root:
-            break
-        if place.is_symlink():
-            place.unlink()
+    # From the top, so that no link in the copy leads out of it.
+    for place in (*[*file.relative_to(root).parents][-2::-1], file):
+        if (root / place).is_symlink():
+            (root / place).unlink()
     if content is None:
         file.unlink(missing_ok=True)
         return

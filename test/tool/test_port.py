@@ -209,6 +209,16 @@ def test_tests_that_cannot_run_judge_nothing(machine: Machine) -> None:
         twice.tested(found, target, print)
 
 
+def test_links_do_not_lead_the_copy_out(machine: Machine) -> None:
+    target = machine.package()
+    away = machine.folder / "away"
+    factories.write_files(away, {"mine.py": b"mine\n"})
+    (target.root / "sglang/test/kits").symlink_to(away)
+    found = port(machine.base, target, print)
+    assert twice.tested(found, target, print).fits
+    assert contents(away) == {"mine.py": b"mine\n"}
+
+
 def test_a_file_that_nests_too_deep_has_a_verdict(machine: Machine) -> None:
     deep = b"\n\ndef deep(x):\n    if x:\n        pass\n"
     deep += b"    elif x:\n        pass\n" * 3000
