@@ -13,7 +13,7 @@ from .derive import FEATURES, derive
 from .diff import ZEROS, blob_id
 from .findings import Finding
 from .series import is_test
-from .used import IMPORTS, KIT, bound, module_path
+from .used import IMPORTS, KIT, bound, module_path, parse
 
 FOLDERS = ("python/sglang", "test/registered")
 SUITE = "base-a-test-cpu"
@@ -100,23 +100,17 @@ class Sources:
         return ZEROS if content is None else blob_id(content)
 
     def _module(self, path: str) -> Module:
-        return _parsed(self.content(path) or b"")
+        try:
+            tree = parse(self.content(path) or b"")
+        except SyntaxError as error:
+            return Module(error=error.msg, line=error.lineno or 0)
+        return Module(statements=tuple(tree.body), imports=_imports(tree))
 
 
 @lru_cache(maxsize=1024)
-def _parsed(content: bytes) -> Module:
-    """A file's content, which several releases may have alike."""
-    try:
-        tree = ast.parse(content)
-    except SyntaxError as error:
-        return Module(error=error.msg, line=error.lineno or 0)
-    except (RecursionError, MemoryError):
-        return Module(error="it nests too deep")
-    except ValueError as error:
-        return Module(error=str(error))
+def _imports(tree: ast.Module) -> frozenset[str]:
     imported = (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom))
-    imports = frozenset(node.module for node in imported if node.module)
-    return Module(statements=tuple(tree.body), imports=imports)
+    return frozenset(node.module for node in imported if node.module)
 
 
 def lint(sources: Sources, path: str) -> Iterator[Finding]:

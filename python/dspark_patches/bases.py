@@ -7,6 +7,7 @@ repository itself; an installed distribution carries a copy of them.
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -51,13 +52,12 @@ def load(path: Path | None = None) -> dict[str, Base]:
     path = path or data_root() / "patches" / "bases.toml"
     try:
         tables = msgspec.toml.decode(path.read_bytes(), type=dict[str, dict[str, str]])
-        bases = {
+        return {
             tag: msgspec.convert(table | {"tag": tag}, Base)
             for tag, table in tables.items()
         }
     except (OSError, UnicodeDecodeError, msgspec.MsgspecError) as error:
         raise BadInput(f"{path} cannot be read as the table of bases", cause=str(error))
-    return bases
 
 
 def find(name: str) -> Base:
@@ -90,3 +90,15 @@ def with_series() -> tuple[Base, ...]:
         for base in load().values()
         if any(series_dir(base).glob("[0-9][0-9][0-9][0-9]-*.patch"))
     )
+
+
+def chosen(names: Iterable[str]) -> tuple[Base, ...]:
+    """The bases of these names, each once; of none, every base with a series.
+
+    Raises:
+        Usage: there is no such base, or no base has a series.
+    """
+    found = tuple(map(find, dict.fromkeys(names))) or with_series()
+    if not found:
+        raise Usage("no base has a series yet", next_step="add a mail below patches/")
+    return found

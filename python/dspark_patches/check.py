@@ -7,12 +7,10 @@ the lock tells the base's blob ids.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-import msgspec
-
-from . import added, derive, lint, lock, references
+from . import added, derive, lint, lock
 from . import series as all_series
 from . import used
 from .added import Sources
@@ -21,6 +19,7 @@ from .diff import ZEROS
 from .errors import Failure, Usage
 from .findings import Finding, of_failure
 from .lines import Malformed, read
+from .lint import Reference, Wrong
 from .series import Patch, Series, added_paths, blobs_after, chain
 
 _SELECTOR = re.compile(r"[^:]+\.py(::\w+(\.\w+)?)?", re.ASCII)
@@ -42,25 +41,26 @@ def check(chosen: Sequence[Base], root: Path, *, whole: bool) -> tuple[Finding, 
     found: list[Finding] = []
     all_added: set[str] = set()
     released: list[Sources] = []
-    try:
-        known = references.load(root / "patches" / references.NAME)
-    except Malformed as failure:
-        found.append(of_failure("", failure, "correct or restore it"))
-        known = None
+    known = _references(root / "patches" / lint.REFERENCES, found)
     for base in chosen:
         series, findings = _read(base, root / "patches" / base.tag)
         found.extend(findings)
-        if series:
-            all_added |= added_paths(series)
-            for patch in series.patches if known is not None else ():
-                found.extend(references.check(series, patch, known))
-            try:
-                released.append(_of_release(base, series, sources))
-            except Malformed as failure:
-                found.append(_unanswered(base, failure))
-            else:
-                complete = not findings
-                found.extend(_check_series(base, series, released[-1], complete))
+        if not series:
+            continue
+        all_added |= added_paths(series)
+        try:
+            released.append(_of_release(base, series, sources))
+        except Malformed as failure:
+            mend = "ask for a feature as `if NAME:` or `X if NAME else Y`"
+            file = {"file": failure.file, "line": failure.line}
+            found.append(Finding(base=base.tag, what=failure.what, mend=mend, **file))
+            continue
+        for patch in series.patches:
+            wrong = _wrong(series, patch, released[-1], known)
+            found.extend(lint.lint(series, patch, wrong))
+        if not findings:
+            # A mail that could not be read leaves gaps in the chain that are its own.
+            found.extend(_check_series(base, series, released[-1]))
     for path in sorted(all_added):
         found.extend(added.lint(sources, path))
     if whole:
@@ -68,6 +68,14 @@ def check(chosen: Sequence[Base], root: Path, *, whole: bool) -> tuple[Finding, 
         found.extend(_unused(sources, released))
         found.extend(_strays(root / "patches", {base.tag for base in chosen}))
     return tuple(found)
+
+
+def _references(path: Path, found: list[Finding]) -> dict[str, Reference] | None:
+    try:
+        return lint.load_references(path)
+    except Malformed as failure:
+        found.append(of_failure("", failure, "correct or restore it"))
+        return None
 
 
 def _read(base: Base, folder: Path) -> tuple[Series | None, list[Finding]]:
@@ -84,16 +92,7 @@ def _read(base: Base, folder: Path) -> tuple[Series | None, list[Finding]]:
     return series, [of_failure(base.tag, failure, mend) for failure in failures]
 
 
-def _check_series(
-    base: Base, series: Series, sources: Sources, complete: bool
-) -> Iterator[Finding]:
-    for patch in series.patches:
-        yield from lint.lint(series, patch)
-        yield from _check_tests(series, patch, sources)
-        yield from _check_kit(series, patch, sources)
-    if not complete:
-        # A mail that could not be read leaves gaps in the chain that are its own.
-        return
+def _check_series(base: Base, series: Series, sources: Sources) -> Iterator[Finding]:
     try:
         chain(series)
     except Malformed as failure:
@@ -114,42 +113,31 @@ def _of_release(base: Base, series: Series, sources: Sources) -> Sources:
     return sources.of_release(added_paths(series), features)
 
 
-def _unanswered(base: Base, failure: Malformed) -> Finding:
-    return Finding(
-        base=base.tag,
-        file=failure.file,
-        line=failure.line,
-        what=failure.what,
-        mend="ask for a feature as `if NAME:` or `X if NAME else Y`",
-    )
-
-
-def _check_tests(series: Series, patch: Patch, sources: Sources) -> Iterator[Finding]:
+def _wrong(
+    series: Series,
+    patch: Patch,
+    sources: Sources,
+    known: Mapping[str, Reference] | None,
+) -> Iterator[Wrong]:
+    """What is wrong with the tests, the kit and the numbers that a patch names."""
     here = {s.path for p in series.patches for s in p.mail.sections if s.kind == "add"}
     for test in patch.tests:
-        path = test.partition("::")[0]
+        path, marker = test.partition("::")[0], f"\nRegression-Test: {test}\n"
         if not _SELECTOR.fullmatch(test):
-            what, mend = f"{test} names no test", "write PATH[::CLASS[.TEST]]"
+            yield f"{test} names no test", "write PATH[::CLASS[.TEST]]", marker
         elif path not in here:
-            what = f"the series does not add {path}"
             mend = "name a test that the series adds"
+            yield f"the series does not add {path}", mend, marker
         elif missed := added.missing(sources, test):
-            what, mend = f"{missed} does not exist", "name a test that exists"
-        else:
-            continue
-        line = lint.line_of(patch, f"\nRegression-Test: {test}\n")
-        yield lint.finding(series, patch, what, mend, line=line)
-
-
-def _check_kit(series: Series, patch: Patch, sources: Sources) -> Iterator[Finding]:
-    """Whether a part of the kit comes with the first test that uses it."""
-    here = {s.path for s in patch.mail.sections if s.kind == "add"}
-    kit = {path for path in here if path.startswith(used.KIT)}
-    for path in sorted(kit - added.kit_of(sources, here, kit)):
-        what = f"no test of this patch uses {path}"
+            yield f"{missed} does not exist", "name a test that exists", marker
+    # A part of the kit comes with the first test that uses it.
+    own = {s.path for s in patch.mail.sections if s.kind == "add"}
+    kit = {path for path in own if path.startswith(used.KIT)}
+    for path in sorted(kit - added.kit_of(sources, own, kit)):
         mend = f"run `dspark-patches export {series.base}`"
-        line = lint.line_of(patch, f"\ndiff --git a/{path} ")
-        yield lint.finding(series, patch, what, mend, line=line)
+        yield f"no test of this patch uses {path}", mend, f"\ndiff --git a/{path} "
+    if known is not None:
+        yield from lint.wrong_references(patch, known)
 
 
 def _check_controls(series: Series) -> Iterator[Finding]:
@@ -203,11 +191,9 @@ def _check_lock(base: Base, series: Series, sources: Sources) -> Iterator[Findin
             yield finding(f"the lock does not know {unknown}")
             return
         carried = locked.base_blobs(in_wheel=True)
-        built = lock.build(base, series, locked.wheel.sha256, carried)
-        built = lock.guarded(built, locked.guards, locked.watched)
         named = derive.places(sources.content(derive.FEATURES))
         known = {name: locked.features.get(name, False) for name in named}
-        built = msgspec.structs.replace(built, features=known)
+        built = lock.build(base, series, locked.wheel.sha256, carried, known)
     except Malformed as failure:
         yield of_failure(base.tag, failure, renew)
     except Failure as failure:

@@ -3,32 +3,43 @@
 from __future__ import annotations
 
 import os
+import platform
 import signal
 import sys
+import tempfile
 import traceback
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 from types import FrameType
 
 import click
+import platformdirs
 
-from . import __version__, crash, report
+from . import __version__, report
 from .errors import Exit, Failure, is_disk_full
 
-_VERBS = (
-    "status",
-    "apply",
-    "revert",
-    "verify",
-    "test",
-    "port",
-    "check",
-    "edit",
-    "export",
-    "lock",
-    "readme",
-    "exec",
-)
+# The module of each verb's click command, by for whom the verb is.
+_SECTIONS = {
+    "Commands": {
+        "status": "commands.status",
+        "apply": "commands.apply",
+        "revert": "commands.revert",
+        "verify": "commands.verify",
+        "test": "commands.test",
+        "port": "commands.port",
+        "exec": "commands.exec",
+    },
+    "To maintain the series": {
+        "check": "commands.check",
+        "edit": "commands.edit",
+        "export": "commands.export",
+        "carry": "commands.carry",
+        "lock": "commands.lock",
+        "readme": "commands.readme",
+    },
+}
+_VERBS = {name: place for verbs in _SECTIONS.values() for name, place in verbs.items()}
 
 
 class _Verbs(click.Group):
@@ -40,7 +51,15 @@ class _Verbs(click.Group):
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         if name not in _VERBS:
             return None
-        return import_module(f".commands.{name}", __package__).command
+        return import_module(f".{_VERBS[name]}", __package__).command
+
+    def format_commands(
+        self, context: click.Context, formatter: click.HelpFormatter
+    ) -> None:
+        for title, verbs in _SECTIONS.items():
+            commands = ((name, self.get_command(context, name)) for name in verbs)
+            with formatter.section(title):
+                formatter.write_dl([(n, c.get_short_help_str(60)) for n, c in commands])
 
 
 @click.group(
@@ -72,8 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     form = _wanted_format(arguments)
-    # Whoever stops us politely wants the same as one who presses Ctrl-C:
-    # processes ended, temporary trees removed.
+    # Treat SIGTERM and SIGHUP like Ctrl-C: processes ended, temporary trees removed.
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, _interrupt)
@@ -104,8 +122,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return Exit.INTERRUPTED
     except Exception as error:
         if isinstance(error, OSError) and is_disk_full(error):
-            hint = "free some space, or set TMPDIR to another folder"
-            _tell_full(form, str(error), hint)
+            _tell_full(form, str(error))
             return Exit.PRECONDITION
         return _bug(form, arguments, error)
 
@@ -118,8 +135,9 @@ def entry_point() -> None:
     sys.exit(main())
 
 
-def _tell_full(form: str, cause: str, hint: str) -> None:
+def _tell_full(form: str, cause: str) -> None:
     """Tell that a disk is full; it may be the one that standard output is on."""
+    hint = "free some space, or set TMPDIR to another folder"
     try:
         sys.stdout.flush()
         report.failure(form, "the disk is full", cause, hint)
@@ -151,15 +169,31 @@ def _wanted_format(arguments: Sequence[str]) -> str:
 
 def _bug(form: str, arguments: Sequence[str], error: Exception) -> int:
     told = "".join(traceback.format_exception(error))
-    log = crash.write(arguments, told)
+    about = (
+        f"dspark-patches {__version__}",
+        f"{platform.python_implementation()} {platform.python_version()}",
+        platform.platform(),
+        f"arguments: {list(arguments)}",
+    )
+    log = _logged("\n".join([*about, "", told]))
+    what = f"and paste {log}" if log else f"with this:\n{told}"
     report.failure(
         form,
         f"a bug of dspark-patches: {type(error).__name__}: {error}",
         "",
-        (
-            f"file a report and paste {log}"
-            if log
-            else f"file a report with this:\n{told}"
-        ),
+        f"file a report {what}",
     )
     return Exit.BUG
+
+
+def _logged(text: str) -> Path | None:
+    """A log file with this text; None where none can be written."""
+    try:
+        folder = Path(platformdirs.user_log_dir("dspark-patches", appauthor=False))
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(".log", "crash-", folder)
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(text.encode(errors="replace"))
+    except OSError:
+        return None
+    return Path(name)

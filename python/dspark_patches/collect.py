@@ -53,14 +53,9 @@ def changes(
             "and cherry-pick your commits onto it",
         )
     after = _mails(series, checkout.commits(tree), tree, outside)
-    return {
-        path: content
-        for path, content in (
-            _series_files(series, after)
-            | _added_files(series, after, tree, sources, shared, features)
-        ).items()
-        if _content(path) != content
-    }
+    wanted = _series_files(series, after)
+    wanted |= _added_files(series, after, tree, sources, shared, features)
+    return {path: data for path, data in wanted.items() if _content(path) != data}
 
 
 def slug(subject: str) -> str:
@@ -123,24 +118,24 @@ def _series_files(
     series: Series, written: Mapping[str, bytes]
 ) -> dict[Path, bytes | None]:
     """The series' folder: mails under their names, controls under their numbers."""
-    found: dict[Path, bytes | None] = {}
-    numbers = {mails.parse(data).subject: name[:4] for name, data in written.items()}
+    gone: dict[Path, bytes | None] = {}
     moved: dict[Path, bytes | None] = {}
+    numbers = {mails.parse(data).subject: name[:4] for name, data in written.items()}
     for patch in series.patches:
-        found[series.path(patch)] = None
+        subject = patch.mail.subject
+        gone[series.path(patch)] = None
         for control in patch.controls:
-            path = series.folder / "controls" / f"{control.name}.diff"
-            if patch.mail.subject not in numbers:
+            if subject not in numbers:
                 raise Precondition(
-                    f"{control.name}.diff proves {patch.mail.subject!r}, and no commit "
-                    "is called so any more",
+                    f"{control.name}.diff proves {subject!r}, and no commit is called "
+                    "so any more",
                     next_step="keep the subject, or remove the control",
                 )
-            found[path] = None
-            number = numbers[patch.mail.subject]
-            moved[path.with_name(number + path.name[4:])] = path.read_bytes()
+            path = series.folder / "controls" / f"{control.name}.diff"
+            gone[path] = None
+            moved[path.with_name(numbers[subject] + path.name[4:])] = path.read_bytes()
     mailed = {series.folder / f"{name}.patch": data for name, data in written.items()}
-    return found | moved | mailed
+    return gone | moved | mailed
 
 
 def _added_files(

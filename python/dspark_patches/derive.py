@@ -164,10 +164,10 @@ def _span(text: bytes, node: ast.expr) -> tuple[int, int]:
     return first, starts[node.end_lineno - 1] + node.end_col_offset
 
 
-@lru_cache(maxsize=1024)
 def _parse(path: str, text: bytes) -> ast.Module:
     try:
-        return ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        line = getattr(error, "lineno", 0) or 0
-        raise Malformed(path, line, f"cannot be parsed: {error}") from error
+        return used.parse(text)
+    except SyntaxError as error:
+        raise Malformed(
+            path, error.lineno or 0, f"cannot be parsed: {error.msg}"
+        ) from error

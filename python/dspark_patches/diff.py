@@ -1,4 +1,4 @@
-"""Sections of a git diff, read strictly.
+"""Sections and hunks of a git diff, read strictly.
 
 A section is one file's part of a diff. Only what the series needs is allowed:
 text files that are added, edited or deleted. Everything else that git can
@@ -12,33 +12,37 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, NoReturn
 
 import msgspec
 
-from .hunks import NO_NEWLINE, Hunk, one_side, read_all
-from .lines import Malformed, Reader
+from .hunks import NO_NEWLINE, Hunk, one_side
+from .hunks import read as read_hunks
+from .lines import Malformed
 
 Kind = Literal["add", "edit", "delete"]
 
 ZEROS = "0" * 40
-MODES = ("100644", "100755")
 
+_START = re.compile(rb"^(?=diff --git )", re.MULTILINE)
+_MODES = ("100644", "100755")
 _COMPONENT = re.compile(r"[A-Za-z0-9_.+@~-]+", re.ASCII)
 _GIT_DIRECTORY = re.compile(r"(\.git|git~[0-9]+)", re.IGNORECASE)
-_INDEX = re.compile(r"index ([0-9a-f]{40})\.\.([0-9a-f]{40})(?: ([0-7]{6}))?", re.ASCII)
 _LONGEST_PATH = 512
-_WHOLE: dict[str, Kind] = {"new file mode ": "add", "deleted file mode ": "delete"}
-_REFUSED = {
-    "old mode ": "a mode change",
-    "new mode ": "a mode change",
-    "similarity index ": "a rename or copy",
-    "dissimilarity index ": "a rewrite",
-    "rename ": "a rename",
-    "copy ": "a copy",
-    "GIT binary patch": "a binary patch",
-    "Binary files ": "a binary patch",
-}
+# What a header may not say, then the one form that it has.
+_REFUSED = re.compile(
+    rb"^(?P<mode_change>(?:old|new) mode )|^(?P<rename_or_copy>(?:dis)?similarity |"
+    rb"rename |copy )|^(?P<binary_patch>GIT binary|Binary files )|"
+    rb'^(?P<quoted_path>diff --git ")',
+    re.MULTILINE,
+)
+_HEADER = re.compile(
+    rb"diff --git a/(?P<path>[^\n ]{1,512}) b/(?P=path)\n"
+    rb"(?:(?P<whole>new|deleted) file mode (?P<mode>[0-7]{6})\n)?"
+    rb"index (?P<old>[0-9a-f]{40})\.\.(?P<new>[0-9a-f]{40})(?: (?P<kept>[0-7]{6}))?\n"
+    rb"(?P<files>--- (?P<before>[^\n]+)\n\+\+\+ (?P<after>[^\n]+)\n)?"
+)
+_KINDS: dict[bytes | None, Kind] = {b"new": "add", b"deleted": "delete", None: "edit"}
 
 
 class Section(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,41 +76,39 @@ def check_path(path: str) -> str:
     return ""
 
 
-def parse(lines: Sequence[bytes], name: str, first: int = 1) -> tuple[Section, ...]:
+def parse(data: bytes, name: str, first: int = 1) -> tuple[Section, ...]:
     """Read a run of sections.
 
     Args:
-        lines: the diff's lines without their newlines.
-        name: the file that they come from, for errors.
-        first: the number of the first line in that file.
+        data: the diff; its last line ends.
+        name: the file that it comes from, for errors.
+        first: the number of its first line in that file.
 
     Raises:
         Malformed: anything but a canonical diff of added, edited and deleted
             text files, in git's path order.
     """
-    reader = Reader(lines, name, first)
     sections: list[Section] = []
     parents: set[str] = set()
-    while reader.more():
-        start = reader.number
-        section = _section(reader)
+    for text in _START.split(data):
+        if not text and not sections:
+            continue
+        section = _section(text, name, first)
         if sections and section.path.encode() <= sections[-1].path.encode():
-            reader.fail(f"{section.path} is a duplicate or out of order", start)
+            _bad(name, first, f"{section.path} is a duplicate or out of order")
         parts = section.path.split("/")
         parents.update("/".join(parts[:n]) for n in range(1, len(parts)))
         sections.append(section)
+        first += text.count(b"\n")
     for section in sections:
         if section.path in parents:
-            reader.fail(f"{section.path} is both a file and a folder", first)
+            _bad(name, first, f"{section.path} is both a file and a folder")
     return tuple(sections)
 
 
 def hunks(section: Section) -> tuple[Hunk, ...]:
     """The hunks of a section that :func:`parse` accepted."""
-    reader = Reader(section.text.split(b"\n")[:-1], section.path, 1)
-    while reader.more() and not reader.peek().startswith(b"@@ "):
-        reader.take()
-    return read_all(reader)
+    return tuple(read_hunks(section.text, section.path, 1))
 
 
 def changed_lines(section: Section) -> tuple[int, int]:
@@ -128,9 +130,8 @@ def render_add(path: str, content: bytes, mode: str = "100644") -> Section:
     """
     if why := check_path(path):
         raise Malformed("added file", 0, why)
-    blob = blob_id(content)
     text = f"diff --git a/{path} b/{path}\nnew file mode {mode}\n"
-    text += f"index {ZEROS}..{blob}\n"
+    text += f"index {ZEROS}..{blob_id(content)}\n"
     body = [text.encode()]
     if content:
         lines = content.removesuffix(b"\n").split(b"\n")
@@ -140,87 +141,60 @@ def render_add(path: str, content: bytes, mode: str = "100644") -> Section:
         body.extend(b"+%s\n" % line for line in lines)
         if not content.endswith(b"\n"):
             body.append(NO_NEWLINE + b"\n")
-    (section,) = parse(b"".join(body).split(b"\n")[:-1], path)
+    (section,) = parse(b"".join(body), path)
     return section
 
 
-def _section(reader: Reader) -> Section:
-    start, number = reader.at, reader.number
-    path = _path(reader)
-    kind, mode, old, new = _kind(reader)
-    found: tuple[Hunk, ...] = ()
-    if reader.peek().startswith(b"--- "):
-        before = "/dev/null" if kind == "add" else f"a/{path}"
-        after = "/dev/null" if kind == "delete" else f"b/{path}"
-        for expected in (f"--- {before}", f"+++ {after}"):
-            if reader.peek() != expected.encode():
-                reader.fail(f"expected {expected!r}")
-            reader.take()
-        found = read_all(reader)
-        if not found:
-            reader.fail("expected a hunk")
-    _agrees(reader, number, kind, (old, new), found)
-    text = b"\n".join(reader.since(start)) + b"\n"
-    return Section(path=path, kind=kind, mode=mode, old=old, new=new, text=text)
+def _bad(name: str, number: int, what: str) -> NoReturn:
+    raise Malformed(name, number, what)
 
 
-def _path(reader: Reader) -> str:
-    number = reader.number
-    line = reader.header()
-    half, odd = divmod(len(line) - len("diff --git a/ b/"), 2)
-    path = line[len("diff --git a/") :][: max(half, 0)]
-    if line.startswith('diff --git "'):
-        reader.fail("quoted paths are not allowed", number)
-    if odd or not path or line != f"diff --git a/{path} b/{path}":
-        reader.fail("expected 'diff --git a/PATH b/PATH' with one path", number)
+def _section(text: bytes, name: str, first: int) -> Section:
+    head = text.partition(b"\n@@ ")[0] + b"\n"
+    if refused := _REFUSED.search(head):
+        number = first + head[: refused.start()].count(b"\n")
+        _bad(name, number, f"a {refused.lastgroup} is not allowed".replace("_", " "))
+    match = _HEADER.match(text)
+    if not match:
+        _bad(
+            name,
+            first,
+            "expected 'diff --git a/PATH b/PATH', then full 40 digit blob ids",
+        )
+    path = match["path"].decode("latin-1")
     if why := check_path(path):
-        reader.fail(why, number)
-    return path
+        _bad(name, first, why)
+    kind = _KINDS[match["whole"]]
+    if (match["mode"] is None) == (match["kept"] is None):
+        _bad(name, first, "the file mode is missing or stands twice")
+    mode = (match["mode"] or match["kept"]).decode()
+    if mode not in _MODES:
+        _bad(name, first, f"file mode {mode} (a link or submodule) is not allowed")
+    before = "/dev/null" if kind == "add" else f"a/{path}"
+    after = "/dev/null" if kind == "delete" else f"b/{path}"
+    files = f"--- {before}\n+++ {after}\n".encode()
+    if match["files"] not in (None, files):
+        _bad(name, first, f"expected '--- {before}' and '+++ {after}'")
+    rest = text[match.end() :]
+    if bool(rest) != bool(match["files"]) or (rest and not rest.startswith(b"@@ ")):
+        _bad(name, first + head.count(b"\n"), "expected a hunk")
+    found = tuple(read_hunks(text, name, first))
+    ids = match["old"].decode(), match["new"].decode()
+    if why := _disagree(kind, ids, found):
+        _bad(name, first, why)
+    return Section(path=path, kind=kind, mode=mode, old=ids[0], new=ids[1], text=text)
 
 
-def _kind(reader: Reader) -> tuple[Kind, str, str, str]:
-    kind: Kind = "edit"
-    mode = ""
-    line = reader.header()
-    for prefix, changed in _WHOLE.items():
-        if line.startswith(prefix):
-            kind, mode = changed, line.removeprefix(prefix)
-            line = reader.header()
-    number = reader.number - 1
-    _refuse(reader, line, number)
-    index = _INDEX.fullmatch(line)
-    if not index:
-        reader.fail("expected 'index OLD..NEW' with full 40 digit blob ids", number)
-    if (index[3] is None) != bool(mode):
-        reader.fail("the file mode is missing or stands twice", number)
-    mode = mode or index[3]
-    if mode not in MODES:
-        reader.fail(f"file mode {mode} (a link or submodule) is not allowed", number)
-    _refuse(reader, reader.peek().decode("latin-1"), reader.number)
-    return kind, mode, index[1], index[2]
-
-
-def _refuse(reader: Reader, line: str, number: int) -> None:
-    for prefix, refused in _REFUSED.items():
-        if line.startswith(prefix):
-            reader.fail(f"{refused} is not allowed", number)
-
-
-def _agrees(
-    reader: Reader,
-    number: int,
-    kind: Kind,
-    ids: tuple[str, str],
-    found: Sequence[Hunk],
-) -> None:
+def _disagree(kind: Kind, ids: tuple[str, str], found: Sequence[Hunk]) -> str:
+    """Why a section's hunks are not what its blob ids say, or an empty string."""
     old, new = ids
     if kind == "edit":
-        if ZEROS in ids or old == new or not found:
-            reader.fail("an edit needs two blobs that differ, and a hunk", number)
-        return
+        sound = ZEROS not in ids and old != new and found
+        return "" if sound else "an edit needs two blobs that differ, and a hunk"
     marker, absent, blob = (b"+", old, new) if kind == "add" else (b"-", new, old)
     whole = all(line[:1] in (marker, b"\\") for hunk in found for line in hunk.lines)
     if absent != ZEROS or len(found) > 1 or not whole:
-        reader.fail("an added or deleted file must stand whole in one hunk", number)
+        return "an added or deleted file must stand whole in one hunk"
     if blob_id(one_side(found, marker)) != blob:
-        reader.fail(f"the content does not hash to the blob id {blob}", number)
+        return f"the content does not hash to the blob id {blob}"
+    return ""

@@ -18,7 +18,6 @@ from . import workshop
 from .added import Sources, kit_of
 from .diff import ZEROS, Section
 from .errors import Precondition
-from .lines import split
 from .series import Series, added_paths, chain, in_wheels
 from .used import KIT
 from .workshop import Workshop
@@ -92,9 +91,8 @@ def splice(data: bytes, kept: Iterable[Section], name: str) -> bytes:
         Malformed: the result is no canonical mail.
     """
     head, separator, rest = data.partition(b"\ndiff --git ")
-    lines = split((separator + rest)[1:], name)
-    first = head.count(b"\n") + 2
-    sections = sorted((*diff.parse(lines, name, first), *kept), key=lambda s: s.path)
+    found = diff.parse((separator + rest)[1:], name, head.count(b"\n") + 2)
+    sections = sorted((*found, *kept), key=lambda section: section.path)
     # git leaves the blank line after the message out where there is no diff.
     whole = head + b"\n" + b"".join(section.text for section in sections)
     mails.parse(whole, name)

@@ -7,20 +7,18 @@ hunk says exactly where it lands.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from .lines import Reader
+from .lines import Malformed
 
 NO_NEWLINE = b"\\ No newline at end of file"
 
+_START = re.compile(rb"^(?=@@ )", re.MULTILINE)
 _HUNK = re.compile(
-    rb"@@ -(N)(?:,(N))? \+(N)(?:,(N))? @@( .*)?".replace(b"N", rb"0|[1-9]\d{0,8}"),
-    re.DOTALL,
+    rb"@@ -(N)(?:,(N))? \+(N)(?:,(N))? @@( [^\n]*)?\n".replace(b"N", rb"0|[1-9]\d{0,8}")
 )
-# The sides of a hunk, old and new, on which a line with this marker stands.
-_SIDES = {b" ": (0, 1), b"-": (0,), b"+": (1,)}
 
 
 class Hunk(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,74 +32,77 @@ class Hunk(msgspec.Struct, frozen=True, kw_only=True):
     lines: tuple[bytes, ...]
 
 
-def read_all(reader: Reader) -> tuple[Hunk, ...]:
-    """The hunks of one file, up to the first line that begins no hunk.
+def read(text: bytes, name: str, first: int) -> Iterator[Hunk]:
+    """The hunks of a section.
+
+    Args:
+        text: the section.
+        name: the file that it comes from, for errors.
+        first: the number of its first line in that file.
 
     Raises:
         Malformed: a hunk whose counts or line numbers do not fit.
     """
-    found: list[Hunk] = []
-    ended = [False, False]
-    while reader.peek().startswith(b"@@ "):
-        number = reader.number
-        hunk = _hunk(reader, ended)
-        if not _follows(found, hunk):
-            reader.fail("the hunk's line numbers do not follow", number)
-        found.append(hunk)
-    return tuple(found)
+    head, *parts = _START.split(text)
+    number = first + head.count(b"\n")
+    last: Hunk | None = None
+    for part in parts:
+        match = _HUNK.match(part)
+        if not match or b"1" in (match[2], match[4]):
+            raise Malformed(name, number, "expected '@@ -LINE,COUNT +LINE,COUNT @@'")
+        counts = [1 if count is None else int(count) for count in (match[2], match[4])]
+        hunk = Hunk(
+            old_start=int(match[1]),
+            old_count=counts[0],
+            new_start=int(match[3]),
+            new_count=counts[1],
+            heading=match[5] or b"",
+            lines=tuple(part[match.end() :].split(b"\n")[:-1]),
+        )
+        if why := _wrong(hunk) or _astray(last, hunk):
+            raise Malformed(name, number, why)
+        yield hunk
+        last = hunk
+        number += part.count(b"\n")
 
 
-def _hunk(reader: Reader, ended: list[bool]) -> Hunk:
-    match = _HUNK.fullmatch(reader.peek())
-    if not match or b"1" in (match[2], match[4]):
-        reader.fail("expected '@@ -LINE,COUNT +LINE,COUNT @@'")
-    reader.take()
-    start = reader.at
-    counts = [1 if text is None else int(text) for text in (match[2], match[4])]
-    _hunk_lines(reader, list(counts), ended)
-    return Hunk(
-        old_start=int(match[1]),
-        old_count=counts[0],
-        new_start=int(match[3]),
-        new_count=counts[1],
-        heading=match[5] or b"",
-        lines=reader.since(start),
-    )
-
-
-def _hunk_lines(reader: Reader, left: list[int], ended: list[bool]) -> None:
-    last: tuple[int, ...] = ()
-    while any(left) or reader.peek() == NO_NEWLINE:
-        number = reader.number
-        line = reader.take()
-        if line == NO_NEWLINE:
-            if not last:
-                reader.fail("a file ends twice", number)
-            for side in last:
-                ended[side] = True
-            last = ()
+def _wrong(hunk: Hunk) -> str:
+    """Why a hunk's lines are not what its counts say, or an empty string."""
+    markers = b"".join(line[:1] or b"?" for line in hunk.lines)
+    if markers.translate(None, b" +-\\"):
+        return "a line of the hunk has no marker"
+    if b"\0" in b"".join(hunk.lines):
+        return "binary content is not allowed"
+    both = markers.count(b" ")
+    if (both + markers.count(b"-"), both + markers.count(b"+")) != (
+        hunk.old_count,
+        hunk.new_count,
+    ):
+        return "the hunk is shorter or longer than its counts say"
+    # The last line of a side may lack its newline; of context, that of both.
+    for at, line in enumerate(hunk.lines):
+        if line[:1] != b"\\":
             continue
-        last = _SIDES.get(line[:1], ())
-        if not last:
-            reader.fail("the hunk is shorter than its counts say", number)
-        if b"\0" in line:
-            reader.fail("binary content is not allowed", number)
-        for side in last:
-            left[side] -= 1
-            if left[side] < 0 or ended[side]:
-                reader.fail("the hunk is longer than its counts say", number)
+        sides = {32: b" -+", 45: b" -", 43: b" +"}.get(markers[at - 1] if at else 0)
+        if line != NO_NEWLINE or not sides:
+            return "a file ends twice"
+        if any(marker in sides for marker in markers[at + 1 :]):
+            return "a file goes on after its end"
+    return ""
 
 
-def _follows(previous: Sequence[Hunk], hunk: Hunk) -> bool:
-    sides = ((hunk.old_start, hunk.old_count), (hunk.new_start, hunk.new_count))
-    if any(0 in (h.old_count, h.new_count) for h in (*previous[-1:], hunk)):
+def _astray(last: Hunk | None, hunk: Hunk) -> str:
+    """Why a hunk cannot stand after another, or an empty string."""
+    old_end = last.old_start + last.old_count if last else 1
+    new_end = last.new_start + last.new_count if last else 1
+    follows = 0 <= hunk.old_start - old_end == hunk.new_start - new_end
+    if any(0 in (one.old_count, one.new_count) for one in (hunk, last or hunk)):
         # Among lines of context, a side without lines is an empty file.
-        return not previous and all(start == min(count, 1) for start, count in sides)
-    old_end = new_end = 1
-    for last in previous[-1:]:
-        old_end = last.old_start + last.old_count
-        new_end = last.new_start + last.new_count
-    return 0 <= hunk.old_start - old_end == hunk.new_start - new_end
+        sides = (hunk.old_start, hunk.old_count), (hunk.new_start, hunk.new_count)
+        follows = not last and all(start == min(count, 1) for start, count in sides)
+    if last and b"\\" in {line[:1] for line in last.lines}:
+        return "a file goes on after its end"
+    return "" if follows else "the hunk's line numbers do not follow"
 
 
 def one_side(found: Sequence[Hunk], marker: bytes) -> bytes:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Literal, Union
+from collections.abc import Iterable
+from typing import Literal
 
 import msgspec
 
-from .runner_child import selects
+from .errors import Precondition
 
 _OUTPUT_KEPT = 20_000
 
@@ -17,10 +17,10 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         type: the exception's class name.
+        message: what it says, after the subtest that it arose in, if any.
         bases: the names of that class and all its bases; empty when there was
             no exception, as after a crash.
         frame: the innermost frame's file, relative to the tree; empty outside.
-        subtest: the subtest that it arose in, if any.
         fixture: ``setUpClass`` and the like, ``collection``, or ``process``;
             empty when the test itself raised.
     """
@@ -30,7 +30,6 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     bases: tuple[str, ...] = ()
     frame: str = ""
     traceback: str = ""
-    subtest: str = ""
     fixture: str = ""
 
     def __str__(self) -> str:
@@ -39,7 +38,11 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.type}{where}" + (f": {lines[0]}" if lines else "")
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+class _Told(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
+    """One line of the report."""
+
+
+class Outcome(_Told, tag="outcome"):
     """The end of one test, ``PATH::CLASS.TEST``.
 
     A file that could not be loaded and a selector that matches nothing stand
@@ -50,7 +53,6 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     faults: tuple[Fault, ...] = ()
     skipped: str = ""
     output: str = ""
-    seconds: float = 0.0
 
     @property
     def status(self) -> Literal["passed", "failed", "error", "skipped"]:
@@ -60,178 +62,93 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
         own = all("AssertionError" in f.bases and not f.fixture for f in self.faults)
         return "failed" if own else "error"
 
+    @property
+    def detail(self) -> str:
+        """All that the test said: its tracebacks, then what it printed."""
+        parts = [fault.traceback.strip() or str(fault) for fault in self.faults]
+        return "\n\n".join([*parts, self.output.strip()]).strip()
+
     def __str__(self) -> str:
         if self.faults:
             return "; ".join(map(str, self.faults))
         return f"skipped: {self.skipped}" if self.skipped else "passed"
 
 
-class _Event(msgspec.Struct, frozen=True, tag_field="event"):
-    pass
-
-
-class Fatal(_Event, frozen=True, tag="fatal"):
-    """sglang itself could not be imported."""
-
-    failure: Fault
-
-
-class WrongTree(_Event, frozen=True, tag="wrong-tree"):
+class _Elsewhere(_Told, tag="elsewhere"):
     """sglang was found elsewhere than in the tree under test."""
 
     found: str
 
 
-class Uncollected(_Event, frozen=True, tag="uncollected"):
-    """A test file could not be loaded."""
-
-    id: str
-    failure: Fault
-
-
-class Collected(_Event, frozen=True, tag="collected"):
+class _Plan(_Told, tag="plan"):
     """The tests that are about to run."""
 
     ids: tuple[str, ...]
 
 
-class Start(_Event, frozen=True, tag="start"):
+class _Start(_Told, tag="start"):
     """A test begins; ``at`` is how much the process had printed by then."""
 
-    id: str
-    at: int
+    id: str = ""
+    at: int = 0
 
 
-class Stop(_Event, frozen=True, tag="stop"):
-    """A test has ended."""
-
-    id: str
-    at: int
-    seconds: float
-    failures: tuple[Fault, ...]
-    skipped: str
+_LINE = msgspec.json.Decoder(Outcome | _Elsewhere | _Plan | _Start)
 
 
-class Fixture(_Event, frozen=True, tag="fixture"):
-    """A fixture of a class or module failed or skipped, for all these tests."""
-
-    fixture: str
-    ids: tuple[str, ...]
-    failure: Union[Fault, None] = None
-    skipped: str = ""
-
-
-class Done(_Event, frozen=True, tag="done"):
-    """Every collected test was given its chance."""
-
-
-Event = Union[Fatal, WrongTree, Uncollected, Collected, Start, Stop, Fixture, Done]
-_DECODER = msgspec.json.Decoder(Event)
-
-
-def read_events(report: bytes) -> tuple[Event, ...]:
-    """The report's events; a line that a kill cut short is dropped."""
-    lines = report.split(b"\n")
-    return tuple(_DECODER.decode(line) for line in lines[:-1])
-
-
-def outcomes(
-    events: Sequence[Event], output: bytes, selectors: Iterable[str], ending: str
+def read(
+    report: bytes, output: bytes, selectors: Iterable[str], ending: str
 ) -> tuple[Outcome, ...]:
     """One outcome for every test that was selected.
 
     Args:
-        events: what the process reported.
+        report: what the process reported; a line that a kill cut short is dropped.
         output: all that it printed.
         selectors: what was asked of it.
         ending: how the process ended, for the tests that it did not report.
+
+    Raises:
+        Precondition: sglang was not the tree's.
     """
-    reading = _Reading(output, ending)
-    for event in events:
-        reading.take(event)
-    return reading.outcomes(tuple(selectors))
-
-
-class _Reading:
-    def __init__(self, output: bytes, ending: str) -> None:
-        self._output = output
-        self._ending = ending
-        self._found: dict[str, Outcome] = {}
-        self._pending: dict[str, None] = {}
-        self._collected = False
-        self._running: Start | None = None
-        self._fatal: Fault | None = None
-
-    def take(self, event: Event) -> None:
-        if isinstance(event, Fatal):
-            self._fatal = event.failure
-        elif isinstance(event, Uncollected):
-            fault = msgspec.structs.replace(event.failure, fixture="collection")
-            self._found[event.id] = Outcome(id=event.id, faults=(fault,))
-        elif isinstance(event, Collected):
-            self._pending = dict.fromkeys(event.ids)
-            self._collected = True
-        elif isinstance(event, Start):
-            self._running = event
-        elif isinstance(event, Stop):
-            self._stop(event)
-        elif isinstance(event, Fixture):
-            self._fixture(event)
-
-    def outcomes(self, selectors: tuple[str, ...]) -> tuple[Outcome, ...]:
-        for name in self._pending:
-            self._found[name] = self._unreported(name)
-        for selector in selectors:
-            path = selector.split("::")[0]
-            if path in self._found or any(selects(selector, n) for n in self._found):
-                continue
-            self._found[selector] = self._unmatched(selector)
-        return tuple(self._found.values())
-
-    def _stop(self, event: Stop) -> None:
-        start = self._running.at if self._running else -1
-        self._running = None
-        self._pending.pop(event.id, None)
-        self._found[event.id] = Outcome(
-            id=event.id,
-            faults=event.failures,
-            skipped=event.skipped,
-            output=self._printed(start, event.at),
-            seconds=event.seconds,
-        )
-
-    def _fixture(self, event: Fixture) -> None:
-        for name in event.ids:
-            self._pending.pop(name, None)
-            before = self._found.get(name, Outcome(id=name, skipped=event.skipped))
-            faults = before.faults
-            if event.failure:
-                named = msgspec.structs.replace(event.failure, fixture=event.fixture)
-                faults += (named,)
-            self._found[name] = msgspec.structs.replace(before, faults=faults)
-
-    def _unreported(self, name: str) -> Outcome:
-        running = self._running
-        if running and running.id == name:
-            fault = Fault(type="Died", message=self._ending, fixture="process")
-            output = self._printed(running.at, len(self._output))
-            return Outcome(id=name, faults=(fault,), output=output)
-        during = f" during {running.id}" if running else ""
-        fault = Fault(type="NotRun", message=self._ending + during, fixture="process")
-        return Outcome(id=name, faults=(fault,))
-
-    def _unmatched(self, selector: str) -> Outcome:
-        output = ""
-        if self._fatal:
-            fault = msgspec.structs.replace(self._fatal, fixture="collection")
-        elif not self._collected:
-            fault = Fault(type="Died", message=self._ending, fixture="process")
-            output = self._printed(0, len(self._output))
+    found: dict[str, Outcome] = {}
+    pending = dict.fromkeys(selectors)
+    # Until the tests are known, what is printed is about all of them.
+    running: _Start | None = _Start()
+    for line in map(_LINE.decode, report.split(b"\n")[:-1]):
+        if isinstance(line, _Elsewhere):
+            raise Precondition(
+                f"the tests would run against {line.found}",
+                cause="sglang was expected in the tree under test",
+                next_step="use a Python environment without an sglang of its own",
+            )
+        if isinstance(line, _Plan):
+            pending, running = dict.fromkeys(line.ids), None
+        elif isinstance(line, _Start):
+            running = line
         else:
-            fault = Fault(type="NoSuchTest", message=selector, fixture="collection")
-        return Outcome(id=selector, faults=(fault,), output=output)
+            pending.pop(line.id, None)
+            if running and running.id == line.id:
+                running = None
+            found[line.id] = _joined(found.get(line.id), line)
+    for name in pending:
+        found[name] = _unreported(name, running, output, ending)
+    return tuple(found.values())
 
-    def _printed(self, start: int, end: int) -> str:
-        if start < 0 or end < 0:
-            return ""
-        return self._output[start:end][-_OUTPUT_KEPT:].decode("utf-8", "replace")
+
+def _joined(before: Outcome | None, more: Outcome) -> Outcome:
+    """A fixture's fault comes apart from the test's own outcome."""
+    if before is None:
+        return more
+    return msgspec.structs.replace(before, faults=before.faults + more.faults)
+
+
+def _unreported(
+    name: str, running: _Start | None, output: bytes, ending: str
+) -> Outcome:
+    died = running is not None and running.id in ("", name)
+    if running and not died:
+        ending = f"{ending} during {running.id}"
+    kind = "Died" if died else "NotRun"
+    fault = Fault(type=kind, message=ending, fixture="process")
+    said = output[running.at :][-_OUTPUT_KEPT:] if died else b""
+    return Outcome(id=name, faults=(fault,), output=said.decode("utf-8", "replace"))

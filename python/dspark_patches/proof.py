@@ -14,30 +14,22 @@ import msgspec
 from .findings import Finding
 from .outcomes import Fault, Outcome
 from .runner_child import selects
-from .series import Control, Patch, is_test
-
-PRISTINE = "pristine"
-PATCHED = "patched"
+from .series import Patch, Series, added_paths, in_wheels, is_test
+from .trees import PATCHED, PRISTINE, tree_of
 
 # A test that cannot even be loaded says nothing about the code under test.
 _NEVER = {"ImportError", "SyntaxError"}
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """The tests' outcomes in one tree.
+    """The tests' outcomes, by test id, in one tree of a base.
 
-    Attributes:
-        base: the base's tag.
-        tree: ``pristine``, ``patched`` or ``control NAME``.
-        outcomes: by test id.
-        left_out: by patch, the files that it edits and that no wheel carries.
-        seconds: building the tree and running the tests.
+    ``seconds`` is the time of building the tree and running the tests.
     """
 
     base: str
     tree: str
     outcomes: dict[str, Outcome]
-    left_out: dict[str, tuple[str, ...]] = {}
     seconds: float = 0.0
 
     def outcome(self, test: str) -> Outcome:
@@ -64,7 +56,7 @@ class TestProof(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PatchProof(msgspec.Struct, frozen=True, kw_only=True):
-    """What was seen of one patch."""
+    """What was seen of one patch; ``left_out`` are files that no wheel carries."""
 
     base: str
     patch: str
@@ -73,11 +65,6 @@ class PatchProof(msgspec.Struct, frozen=True, kw_only=True):
     green: bool
     tests: tuple[TestProof, ...]
     left_out: tuple[str, ...]
-
-
-def tree_of(control: Control) -> str:
-    """The name of the tree that a control makes."""
-    return f"control {control.name}"
 
 
 def right_reason(outcome: Outcome) -> bool:
@@ -90,60 +77,54 @@ def right_reason(outcome: Outcome) -> bool:
 
 
 def judge(
-    base: str, patch: Patch, runs: Mapping[str, Run]
-) -> tuple[PatchProof, tuple[Finding, ...]]:
-    """Judge one patch by the runs of its base, given by tree name."""
-    patched = runs[PATCHED]
-    evidence = [runs[PRISTINE], *(runs[tree_of(c)] for c in patch.controls)]
-    names = [
-        name
-        for name in patched.outcomes
-        if any(selects(selector, name) for selector in patch.tests)
-    ]
-    tests = tuple(_test(name, evidence, patched) for name in names)
-    proof = PatchProof(
-        base=base,
-        patch=patch.name,
-        kind=patch.kind,
-        red=_is_red(patch, tests),
-        green=bool(tests) and all(test.green for test in tests),
-        tests=tests,
-        left_out=patched.left_out.get(patch.name, ()),
-    )
-    found = (*_general(patch, tests), *_per_test(tests, evidence, patched))
-    return proof, tuple(
-        Finding(
-            base=base,
-            patch=patch.name,
-            file=f"patches/{base}/{patch.name}.patch",
-            what=what,
-            mend=mend,
-            detail=said,
+    loaded: Series, runs: Mapping[str, Run]
+) -> tuple[tuple[PatchProof, ...], tuple[Finding, ...]]:
+    """Judge a series by the runs of its trees, given by tree name."""
+    proofs, findings = [], []
+    added = added_paths(loaded)
+    for patch in loaded.patches:
+        evidence = [runs[PRISTINE], *(runs[tree_of(c)] for c in patch.controls)]
+        tests = _tests(patch, evidence, runs[PATCHED])
+        left_out = (s.path for s in patch.mail.sections if not in_wheels(s.path))
+        proofs.append(
+            PatchProof(
+                base=loaded.base,
+                patch=patch.name,
+                kind=patch.kind,
+                red=_is_red(patch, tests),
+                green=bool(tests) and all(test.green for test in tests),
+                tests=tests,
+                left_out=tuple(path for path in left_out if path not in added),
+            )
         )
-        for what, mend, said in found
-    )
+        found = (*_general(patch, tests), *_per_test(tests, evidence, runs[PATCHED]))
+        findings += (
+            Finding(
+                base=loaded.base,
+                patch=patch.name,
+                file=f"patches/{loaded.base}/{patch.name}.patch",
+                what=what,
+                mend=hint,
+                detail=detail,
+            )
+            for what, hint, detail in found
+        )
+    return tuple(proofs), (*findings, *_unnamed(loaded, runs[PATCHED]))
 
 
-def unnamed(base: str, patches: Iterable[Patch], patched: Run) -> tuple[Finding, ...]:
+def _unnamed(loaded: Series, patched: Run) -> Iterable[Finding]:
     """Tests that the series adds and that no patch names."""
-    selectors = [selector for patch in patches for selector in patch.tests]
-    return tuple(
-        Finding(
-            base=base,
-            file=name.split("::")[0],
-            what=f"no patch names {name}",
-            mend="name it in the Regression-Test trailer of the patch that it proves",
-            detail=detail(outcome),
-        )
-        for name, outcome in patched.outcomes.items()
-        if not any(selects(selector, name) for selector in selectors)
-    )
-
-
-def detail(outcome: Outcome) -> str:
-    """All that a test said: its tracebacks, then what it printed."""
-    parts = [fault.traceback.strip() or str(fault) for fault in outcome.faults]
-    return "\n\n".join([*parts, outcome.output.strip()]).strip()
+    selectors = [selector for patch in loaded.patches for selector in patch.tests]
+    for name, outcome in patched.outcomes.items():
+        if not any(selects(selector, name) for selector in selectors):
+            yield Finding(
+                base=loaded.base,
+                file=name.split("::")[0],
+                what=f"no patch names {name}",
+                mend="name it in the Regression-Test trailer of the patch "
+                "that it proves",
+                detail=outcome.detail,
+            )
 
 
 def _is_right(fault: Fault) -> bool:
@@ -153,7 +134,15 @@ def _is_right(fault: Fault) -> bool:
     return "AssertionError" in fault.bases or released
 
 
-def _test(name: str, evidence: list[Run], patched: Run) -> TestProof:
+def _tests(patch: Patch, evidence: list[Run], patched: Run) -> tuple[TestProof, ...]:
+    return tuple(
+        _test(name, evidence, outcome.status == "passed")
+        for name, outcome in patched.outcomes.items()
+        if any(selects(selector, name) for selector in patch.tests)
+    )
+
+
+def _test(name: str, evidence: list[Run], green: bool) -> TestProof:
     seen = {run.tree: run.outcome(name) for run in evidence}
     red_on = tuple(tree for tree, outcome in seen.items() if right_reason(outcome))
     everywhere = "; ".join(f"{tree}: {outcome}" for tree, outcome in seen.items())
@@ -162,7 +151,7 @@ def _test(name: str, evidence: list[Run], patched: Run) -> TestProof:
         red=bool(red_on),
         red_on=red_on,
         reason=str(seen[red_on[0]]) if red_on else everywhere,
-        green=patched.outcomes[name].status == "passed",
+        green=green,
     )
 
 
@@ -177,16 +166,17 @@ def _is_red(patch: Patch, tests: tuple[TestProof, ...]) -> bool:
 def _general(
     patch: Patch, tests: tuple[TestProof, ...]
 ) -> Iterable[tuple[str, str, str]]:
+    red_on = {tree for test in tests for tree in test.red_on}
     if not patch.tests:
         yield "the mail names no test", "add a Regression-Test trailer", ""
     if patch.kind == "test" and not patch.controls:
         what = "a test-only patch needs a control"
         yield what, "add a diff below controls/ that brings the defect back", ""
-    if patch.kind == "fix" and not any(PRISTINE in test.red_on for test in tests):
+    if patch.kind == "fix" and PRISTINE not in red_on:
         what = "none of its tests fails on the pristine tree"
         yield what, "name a test that the released code fails", ""
     for control in patch.controls:
-        if not any(tree_of(control) in test.red_on for test in tests):
+        if tree_of(control) not in red_on:
             what = f"control {control.name} makes none of its tests fail"
             yield what, "drop the control, or add the test that it calls for", ""
 
@@ -196,13 +186,12 @@ def _per_test(
 ) -> Iterable[tuple[str, str, str]]:
     for test in tests:
         if not test.red:
-            seen = [(run.tree, run.outcome(test.id)) for run in evidence]
-            said = [f"{tree}:\n{detail(outcome)}" for tree, outcome in seen]
-            faulty = [text for text, (_, o) in zip(said, seen) if o.faults]
+            seen = {run.tree: run.outcome(test.id) for run in evidence}
+            faulty = [f"{t}:\n{o.detail}" for t, o in seen.items() if o.faults]
             what = f"{test.id} is not red for the right reason: {test.reason}"
-            mend = "it must fail by assertion, or in released code, without the patch"
-            yield what, mend, "\n\n".join(faulty)
+            hint = "it must fail by assertion, or in released code, without the patch"
+            yield what, hint, "\n\n".join(faulty)
         if not test.green:
             outcome = patched.outcomes[test.id]
             what = f"{test.id} is not green: {outcome}"
-            yield what, "keep the trees with --keep, then use `exec`", detail(outcome)
+            yield what, "keep the trees with --keep, then use `exec`", outcome.detail

@@ -8,6 +8,8 @@ commands, which show up beside the changed lines.
 from __future__ import annotations
 
 import sys
+from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -67,6 +69,12 @@ def failure(form: str, message: str, cause: str, next_step: str) -> None:
         if text:
             shown = text.replace("\n", "\n" + " " * (len(label) + 4))
             line(f"  {label}: {shown}", stderr=True)
+
+
+def counts(statuses: Iterable[str]) -> str:
+    """How many tests ended in which way."""
+    counted = Counter(statuses).items()
+    return ", ".join(f"{count} {each}" for each, count in counted) or "no tests"
 
 
 def printable(text: str) -> str:

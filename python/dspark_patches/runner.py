@@ -15,16 +15,15 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Sequence
+from contextlib import nullcontext, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from . import outcomes
 from .errors import Precondition
-from .outcomes import Outcome, WrongTree, outcomes, read_events
+from .outcomes import Outcome
 
 TIMEOUT = 900.0
 
@@ -49,7 +48,6 @@ PRELOAD = (
 )
 
 _PACKAGE = Path(__file__).resolve().parent
-_POLL = 0.1
 _DUMP_GRACE = 10.0
 
 # A device that is not there hides those that are. SGLang's test_utils reads the
@@ -60,18 +58,13 @@ _NO_GPU = "99"
 _SCRUBBED = ("PYTHON", "SGLANG_", "SGL_")
 
 
-class Cancelled(Exception):
-    """The run was called off; its process is gone."""
-
-
 def run(
     tree: Path,
     selectors: Sequence[str],
     *,
     python: str = sys.executable,
     timeout: float = TIMEOUT,
-    cancel: threading.Event | None = None,
-    parent: Parent | None = None,
+    server: Server | None = None,
 ) -> tuple[Outcome, ...]:
     """Run tests in one process and return what became of each.
 
@@ -80,50 +73,30 @@ def run(
         selectors: ``PATH[::CLASS[.TEST]]``, paths relative to the tree.
         python: the interpreter to run them with.
         timeout: seconds for the whole process, importing included.
-        cancel: set from another thread to call the run off.
-        parent: the process to fork from, whose interpreter then counts; a new
+        server: the process to fork from, whose interpreter then counts; a new
             one that has loaded nothing unless told.
 
     Raises:
         Precondition: the interpreter does not start, or it imports an sglang
             other than the tree's.
-        Cancelled: ``cancel`` was set.
     """
     tree = tree.resolve()
     with (
-        nullcontext(parent) if parent else start_parent(python) as parent,
+        nullcontext(server) if server else Server(python) as server,
         tempfile.TemporaryDirectory(prefix="dspark-run-") as scratch,
     ):
         report, log = Path(scratch, "report"), Path(scratch, "log")
-        for file in (report, log):
-            file.touch()
-        # Their temporary files go when ours do.
-        temporary = Path(scratch, "tmp")
-        temporary.mkdir()
-        job = dict(
-            tree=str(tree),
-            report=str(report),
-            log=str(log),
-            selectors=list(selectors),
-            env=environment(tree, parent.python) | {"TMPDIR": str(temporary)},
-        )
-        ending = parent.run(job, timeout, cancel or threading.Event())
-        events, printed = read_events(report.read_bytes()), log.read_bytes()
-    for event in events:
-        if isinstance(event, WrongTree):
-            raise Precondition(
-                f"the tests would run against {event.found}",
-                cause=f"sglang was expected below {tree}",
-                next_step="use a Python environment without an sglang of its own",
-            )
-    return outcomes(events, printed, selectors, ending)
+        report.touch()
+        log.touch()
+        job = dict(tree=str(tree), report=str(report), log=str(log))
+        # The tests' temporary files go when ours do.
+        environ = environment(tree, server.python) | {"TMPDIR": scratch}
+        ending = server.run(job | dict(selectors=list(selectors), env=environ), timeout)
+        return outcomes.read(report.read_bytes(), log.read_bytes(), selectors, ending)
 
 
-@contextmanager
-def start_parent(
-    python: str = sys.executable, preload: Sequence[str] = ()
-) -> Iterator[Parent]:
-    """A process to fork from, for as long as the context.
+class Server:
+    """A process that forks once for each run, for as long as the context.
 
     Args:
         python: its interpreter.
@@ -132,77 +105,75 @@ def start_parent(
     Raises:
         Precondition: the interpreter does not start.
     """
-    command = [python, str(_PACKAGE / "runner_child.py"), *preload]
-    with tempfile.TemporaryDirectory(prefix="dspark-run-") as scratch:
-        process = subprocess.Popen(
-            command,
-            # A line that waits in a buffer of ours would be no news to select().
-            bufsize=0,
-            env=environment(None, python) | {"TMPDIR": scratch},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        try:
-            yield Parent(python, process)
-        finally:
-            _kill(process.pid)
-            process.wait()
-            process.stdin.close()
-            process.stdout.close()
 
-
-class Parent:
-    """A process that forks once for each run, see :func:`start_parent`."""
-
-    def __init__(self, python: str, process: subprocess.Popen[bytes]) -> None:
+    def __init__(self, python: str = sys.executable, preload: Sequence[str] = ()):
         self.python = python
-        self.pid = process.pid
-        self._process = process
+        self._child = 0
+        self._scratch = tempfile.TemporaryDirectory(prefix="dspark-run-")
+        try:
+            self._process = subprocess.Popen(
+                [python, str(_PACKAGE / "runner_child.py"), *preload],
+                # A line that waits in a buffer of ours would be no news to select().
+                bufsize=0,
+                env=environment(None, python) | {"TMPDIR": self._scratch.name},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        except BaseException:
+            self._scratch.cleanup()
+            raise
 
-    def run(self, job: dict[str, Any], timeout: float, cancel: threading.Event) -> str:
-        """Run one job; how its process ended, empty when it reported everything.
+    def __enter__(self) -> Server:
+        return self
 
-        Raises:
-            Cancelled: ``cancel`` was set.
-        """
-        deadline = time.monotonic() + timeout
+    def __exit__(self, *error: object) -> None:
+        self.kill()
+        self._process.wait()
+        self._process.stdin.close()
+        self._process.stdout.close()
+        self._scratch.cleanup()
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+    def kill(self) -> None:
+        """End it and what runs in it; a run that another thread awaits ends too."""
+        for leader in filter(None, (self._child, self._process.pid)):
+            _kill(leader)
+
+    def run(self, job: dict[str, Any], timeout: float) -> str:
+        """Run one job, and tell how its process ended."""
         with suppress(BrokenPipeError):
             self._process.stdin.write(json.dumps(job).encode() + b"\n")
-            self._process.stdin.flush()
-        child = self._line(deadline, cancel)
-        if not child:
-            return self._overdue(None, timeout)
+        self._child = int(self._answer(timeout) or 0)
+        status = self._answer(timeout) if self._child else b""
         try:
-            status = self._line(deadline, cancel)
-        except Cancelled:
-            _kill(int(child))
-            raise
-        return _ending(int(status)) if status else self._overdue(int(child), timeout)
+            return _ending(int(status)) if status else self._overdue(timeout)
+        finally:
+            self._child = 0
 
-    def _line(self, deadline: float, cancel: threading.Event) -> bytes:
+    def _answer(self, seconds: float) -> bytes:
         """The next line that it writes; none when it ended or time is up."""
-        while not select.select([self._process.stdout], [], [], _POLL)[0]:
-            if cancel.is_set():
-                raise Cancelled
-            if time.monotonic() > deadline:
-                return b""
-        return self._process.stdout.readline()
+        ready, _, _ = select.select([self._process.stdout], [], [], seconds)
+        return self._process.stdout.readline() if ready else b""
 
-    def _overdue(self, child: int | None, timeout: float) -> str:
-        """Let faulthandler print where every thread of the child stands."""
+    def _overdue(self, timeout: float) -> str:
         with suppress(subprocess.TimeoutExpired):
             # One that closed its end is about to be gone.
-            status = self._process.wait(_POLL)
-            if child is not None:
-                _kill(child)
+            status = self._process.wait(0.1)
+            if self._child:
+                _kill(self._child)
             return f"the process to fork from ended with status {status}"
-        if child is not None:
-            os.kill(child, signal.SIGABRT)
-            if not select.select([self._process.stdout], [], [], _DUMP_GRACE)[0]:
-                _kill(child)
-            self._process.stdout.readline()
+        if self._child:
+            # Lets faulthandler print where every thread stands.
+            os.kill(self._child, signal.SIGABRT)
+            if not self._answer(_DUMP_GRACE):
+                _kill(self._child)
+                self._answer(_DUMP_GRACE)
         return f"the tests' process hung: no end after {timeout:g} seconds"
 
 
@@ -228,7 +199,7 @@ def _scrubbed() -> dict[str, str]:
     return {k: v for k, v in os.environ.items() if not k.startswith(_SCRUBBED)}
 
 
-# Asked for a parent and for each of its runs.
+# Asked for a server and for each of its runs.
 @cache
 def _lacks_torchvision(python: str) -> bool:
     probe = (
@@ -244,7 +215,7 @@ def _lacks_torchvision(python: str) -> bool:
 def _ending(status: int) -> str:
     if status < 0:
         return f"the tests' process was killed by {signal.Signals(-status).name}"
-    return f"the tests' process ended with status {status}" if status else ""
+    return f"the tests' process ended with status {status}"
 
 
 def _kill(leader: int) -> None:

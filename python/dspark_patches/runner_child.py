@@ -3,9 +3,8 @@
 Started by :mod:`dspark_patches.runner` under the interpreter that the tree
 is tested with, which has none of our dependencies: only the standard library
 may be imported here. It reads jobs, one JSON object a line, and answers each
-with the process id of the fork and with its exit status. What the tests report
-goes to a file of its own, since a test may print anything and may end the
-process.
+with the process id of the fork and with its exit status. Outcomes go to a file of
+their own, since a test may print anything and may end the process.
 """
 
 from __future__ import annotations
@@ -18,82 +17,98 @@ import os
 import resource
 import signal
 import sys
-import time
 import traceback
 import unittest
-from types import TracebackType
+from contextlib import suppress
 from typing import Any, Iterator
 
-WRONG_TREE = 96
-NO_SGLANG = 97
-
-# sglang.test.test_utils.CustomTestCase runs each test through this function,
-# which raises a bare Exception in place of the one that the test raised.
-_RETRY = ("python/sglang/srt/utils/common.py", "retry")
+_OUTPUT_KEPT = 20_000
 
 
-class Events:
-    """The report, opened anew for each line: a test may close any descriptor."""
+class Report:
+    """What is told and was printed. A test may close any descriptor of the files."""
 
-    def __init__(self, path: str) -> None:
-        self._path = path
+    def __init__(self, tree: str, report: str, log: str) -> None:
+        self.tree = tree
+        self._path = report
+        self._log = log
 
-    def emit(self, event: str, **fields: Any) -> None:
-        line = json.dumps({"event": event, **fields}) + "\n"
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
-        descriptor = os.open(self._path, flags, 0o600)
-        try:
-            os.write(descriptor, line.encode("utf-8", "backslashreplace"))
-        finally:
-            os.close(descriptor)
+    def tell(self, kind: str, **fields: Any) -> None:
+        line = json.dumps({"kind": kind, **fields}) + "\n"
+        with open(self._path, "ab", buffering=0) as stream:
+            stream.write(line.encode("utf-8", "backslashreplace"))
+
+    def printed(self) -> int:
+        """How much has been printed."""
+        for stream in (sys.__stdout__, sys.__stderr__):
+            with suppress(OSError, ValueError):
+                stream.flush()
+        return os.path.getsize(self._log)
+
+    def output(self, start: int) -> str:
+        """The end of what has been printed since then."""
+        with open(self._log, "rb") as stream:
+            stream.seek(max(start, self.printed() - _OUTPUT_KEPT))
+            return stream.read().decode("utf-8", "replace")
+
+    def fault(self, error: Any, fixture: str = "", subtest: str = "") -> dict:
+        """An exception as data, seen through the retry wrapper."""
+        while error.__context__ is not None and _is_retry(error):
+            error = error.__context__
+        shown = traceback.TracebackException.from_exception(error)
+        file = os.path.realpath(shown.stack[-1].filename) if shown.stack else ""
+        inside = file.startswith(self.tree + os.sep)
+        return {
+            "type": type(error).__name__,
+            "bases": [base.__name__ for base in type(error).__mro__],
+            "message": f"{subtest} {shown}" if subtest else str(shown),
+            "frame": os.path.relpath(file, self.tree) if inside else "",
+            "traceback": "".join(shown.format()),
+            "fixture": fixture,
+        }
+
+
+def _is_retry(error: BaseException) -> bool:
+    """Whether sglang.test.test_utils.CustomTestCase raised it, which runs each test
+    through a function that raises this in place of what the test raised."""
+    return type(error) is Exception and str(error).startswith("retry() ")
 
 
 class Result(unittest.TestResult):
-    """Every outcome with its failures, subtests among them, as data."""
+    """Tells every outcome with its faults, those of subtests among them."""
 
-    def __init__(
-        self, events: Events, tests: list[tuple[str, unittest.TestCase]], tree: str
-    ) -> None:
+    def __init__(self, report: Report, tests: list) -> None:
         super().__init__()
-        self._events = events
+        self._report = report
         self._tests = tests
         self._ids = {id(test): name for name, test in tests}
-        self._tree = tree
-        self._begin()
-
-    def _begin(self) -> None:
-        self._failures: list[dict[str, Any]] = []
-        self._skips: list[str] = []
-        self._started = time.monotonic()
 
     def startTest(self, test: unittest.TestCase) -> None:
         super().startTest(test)
-        self._begin()
-        self._events.emit("start", id=self._ids[id(test)], at=output_size())
+        self._faults: list[dict[str, Any]] = []
+        self._skips: list[str] = []
+        self._at = self._report.printed()
+        self._report.tell("start", id=self._ids[id(test)], at=self._at)
 
     def stopTest(self, test: unittest.TestCase) -> None:
         super().stopTest(test)
-        self._events.emit(
-            "stop",
-            id=self._ids[id(test)],
-            at=output_size(),
-            seconds=round(time.monotonic() - self._started, 3),
-            failures=self._failures,
-            skipped="; ".join(self._skips),
-        )
+        skipped, output = "; ".join(self._skips), self._report.output(self._at)
+        outcome = dict(faults=self._faults, skipped=skipped, output=output)
+        self._report.tell("outcome", id=self._ids[id(test)], **outcome)
 
     def addFailure(self, test: unittest.TestCase, err: Any) -> None:
-        self._add(test, err)
+        self._faults.append(self._report.fault(err[1]))
 
     def addError(self, test: unittest.TestCase, err: Any) -> None:
         if id(test) in self._ids:
-            self._add(test, err)
+            self.addFailure(test, err)
         else:
-            self._fixture(test, failure=describe(err[1], self._tree))
+            self._fixture(test, err[1])
 
     def addSubTest(self, test: Any, subtest: Any, err: Any) -> None:
         if err is not None:
-            self._add(test, err, subtest._subDescription())
+            described = subtest._subDescription()
+            self._faults.append(self._report.fault(err[1], subtest=described))
 
     def addSkip(self, test: unittest.TestCase, reason: str) -> None:
         reason = reason or "no reason given"
@@ -106,85 +121,15 @@ class Result(unittest.TestResult):
         self._skips.append("expected to fail, and did")
 
     def addUnexpectedSuccess(self, test: unittest.TestCase) -> None:
-        error = AssertionError("expected to fail, and did not")
-        self._add(test, (type(error), error, None))
+        self.addFailure(test, (None, AssertionError("expected to fail, and did not")))
 
-    def _add(self, test: unittest.TestCase, err: Any, subtest: str = "") -> None:
-        self._failures.append(describe(err[1], self._tree) | {"subtest": subtest})
-
-    def _fixture(self, holder: Any, **fields: Any) -> None:
-        """Report setUpClass, tearDownModule and the like with their tests.
-
-        unittest hands over a stand-in whose id is ``setUpClass (MODULE.CLASS)``.
-        """
+    def _fixture(self, holder: Any, error: Any = None, skipped: str = "") -> None:
+        """Tell of ``setUpClass (MODULE.CLASS)`` and the like with their tests."""
         fixture, _, owner = holder.id().rstrip(")").partition(" (")
-        ids = [name for name, test in self._tests if owner in owners(test)]
-        self._events.emit("fixture", fixture=fixture, ids=ids, **fields)
-
-
-def owners(test: unittest.TestCase) -> tuple[str, str]:
-    """The module and the class of a test, as unittest names them."""
-    return type(test).__module__, unittest.util.strclass(type(test))
-
-
-def describe(error: BaseException, tree: str) -> dict[str, Any]:
-    """An exception as data, seen through the retry wrapper."""
-    while error.__context__ is not None and _innermost(error, tree) == _RETRY:
-        error = error.__context__
-    shown = traceback.format_exception(type(error), error, error.__traceback__)
-    try:
-        message = str(error)
-    except Exception as broken:
-        message = f"its own __str__ failed: {type(broken).__name__}"
-    return {
-        "type": type(error).__name__,
-        "bases": [base.__name__ for base in type(error).__mro__],
-        "message": message,
-        "frame": _innermost(error, tree)[0],
-        "traceback": "".join(shown),
-    }
-
-
-def _innermost(error: BaseException, tree: str) -> tuple[str, str]:
-    """File, relative to the tree or empty outside of it, and function."""
-    step: TracebackType | None = error.__traceback__
-    if step is None:
-        return "", ""
-    while step.tb_next is not None:
-        step = step.tb_next
-    code = step.tb_frame.f_code
-    path = os.path.realpath(code.co_filename)
-    inside = path.startswith(tree + os.sep)
-    return os.path.relpath(path, tree) if inside else "", code.co_name
-
-
-def output_size() -> int:
-    """How much this process has printed; -1 when a test closed its output."""
-    try:
-        sys.__stdout__.flush()
-        sys.__stderr__.flush()
-        return os.fstat(1).st_size
-    except (OSError, ValueError):
-        return -1
-
-
-def load(path: str, tree: str) -> unittest.TestSuite:
-    """The tests of one file, as ``python3 FILE`` would see them."""
-    name = "dspark_test_" + "".join(c if c.isalnum() else "_" for c in path)
-    spec = importlib.util.spec_from_file_location(name, os.path.join(tree, path))
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return unittest.defaultTestLoader.loadTestsFromModule(module)
-
-
-def flatten(suite: unittest.TestSuite) -> Iterator[unittest.TestCase]:
-    """The suite's tests, in order."""
-    for test in suite:
-        if isinstance(test, unittest.TestSuite):
-            yield from flatten(test)
-        else:
-            yield test
+        faults = [self._report.fault(error, fixture)] if error else []
+        for name, test in self._tests:
+            if owner in (type(test).__module__, unittest.util.strclass(type(test))):
+                self._report.tell("outcome", id=name, faults=faults, skipped=skipped)
 
 
 def selects(selector: str, test: str) -> bool:
@@ -192,52 +137,66 @@ def selects(selector: str, test: str) -> bool:
     return test == selector or test.startswith((selector + "::", selector + "."))
 
 
-def collect(
-    tree: str, selectors: list[str], events: Events
-) -> list[tuple[str, unittest.TestCase]]:
-    """The selected tests of every selected file, each once."""
+def load(path: str, tree: str) -> Iterator[tuple[str, unittest.TestCase]]:
+    """The tests of one file, as ``python3 FILE`` would see them, by their ids."""
+    name = "dspark_test_" + "".join(c if c.isalnum() else "_" for c in path)
+    spec = importlib.util.spec_from_file_location(name, os.path.join(tree, path))
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    for test in flat(unittest.defaultTestLoader.loadTestsFromModule(module)):
+        yield f"{path}::{type(test).__name__}.{test._testMethodName}", test
+
+
+def flat(tests: Any) -> Iterator[unittest.TestCase]:
+    """The tests of a suite, in order."""
+    if isinstance(tests, unittest.TestCase):
+        yield tests
+    else:
+        for each in tests:
+            yield from flat(each)
+
+
+def collect(selectors: list[str], report: Report) -> list:
+    """The selected tests of every selected file, each once.
+
+    A file that does not load and a selector that names nothing are told at once.
+    """
     found = []
     for path in dict.fromkeys(selector.split("::")[0] for selector in selectors):
         try:
-            tests = list(flatten(load(path, tree)))
+            tests = list(load(path, report.tree))
         except BaseException as error:
-            events.emit("uncollected", id=path, failure=describe(error, tree))
+            faults = [report.fault(error, "collection")]
+            report.tell("outcome", id=path, faults=faults)
+            selectors = [s for s in selectors if s.split("::")[0] != path]
             continue
-        for test in tests:
-            name = f"{path}::{type(test).__name__}.{test._testMethodName}"
-            if any(selects(selector, name) for selector in selectors):
-                found.append((name, test))
+        found += (one for one in tests if any(selects(s, one[0]) for s in selectors))
+    for selector in selectors:
+        if not any(selects(selector, name) for name, _ in found):
+            fault = dict(type="NoSuchTest", message=selector, fixture="collection")
+            report.tell("outcome", id=selector, faults=[fault])
     return found
 
 
-def check_tree(tree: str, events: Events) -> int:
-    """Import sglang; 0 if it is the tree under test, else an exit status."""
+def run(report: Report, selectors: list[str]) -> None:
+    """Run the selected tests with the tree's sglang, and tell every outcome."""
     try:
         import sglang
     except BaseException as error:
-        events.emit("fatal", failure=describe(error, tree))
-        return NO_SGLANG
+        for selector in selectors:
+            faults = [report.fault(error, "collection")]
+            report.tell("outcome", id=selector, faults=faults)
+        return
     # A folder without an __init__.py imports too, and has no file.
     found = os.path.realpath(sglang.__file__ or list(sglang.__path__)[0])
-    if found.startswith(os.path.join(tree, "python", "sglang") + os.sep):
-        return 0
-    events.emit("wrong-tree", found=found)
-    return WRONG_TREE
-
-
-def run(tree: str, report: str, selectors: list[str]) -> int:
-    """Run the selected tests; 0 means that every outcome was reported."""
-    events = Events(report)
-    status = check_tree(tree, events)
-    if status:
-        return status
-    tests = collect(tree, selectors, events)
-    events.emit("collected", ids=[name for name, _ in tests])
-    suite = unittest.TestSuite(test for _, test in tests)
-    suite.run(Result(events, tests, tree))
-    output_size()
-    events.emit("done")
-    return 0
+    if not found.startswith(os.path.join(report.tree, "python", "sglang") + os.sep):
+        report.tell("elsewhere", found=found)
+        return
+    tests = collect(selectors, report)
+    report.tell("plan", ids=[name for name, _ in tests])
+    unittest.TestSuite(test for _, test in tests).run(Result(report, tests))
+    report.printed()
 
 
 def become(tree: str, log: str, env: dict[str, str]) -> None:
@@ -249,25 +208,12 @@ def become(tree: str, log: str, env: dict[str, str]) -> None:
     os.environ.update(env)
     # The interpreter read its settings when it started, these among them.
     sys.path[:0] = [p for p in env["PYTHONPATH"].split(os.pathsep) if p not in sys.path]
-    output = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    for descriptor, source in enumerate((nothing, output, output)):
-        os.dup2(source, descriptor)
-    os.close(output)
-    os.close(nothing)
+    with open(os.devnull) as nothing, open(log, "ab") as output:
+        for descriptor, source in enumerate((nothing, output, output)):
+            os.dup2(source.fileno(), descriptor)
     faulthandler.enable()
     # A crash is reported; its core dump would be the size of all of torch.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-
-
-def wait(child: int) -> int:
-    """The exit status of a child, once nothing of its session is left."""
-    os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
-    try:
-        os.killpg(child, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def serve(preload: list[str]) -> None:
@@ -279,21 +225,25 @@ def serve(preload: list[str]) -> None:
     answers = os.dup(1)
     os.dup2(2, 1)
     for name in preload:
-        try:
+        with suppress(Exception):
             importlib.import_module(name)
-        except Exception:
-            pass
     for line in sys.stdin.buffer:
         job = json.loads(line)
         child = os.fork()
         if not child:
             os.close(answers)
             become(job["tree"], job["log"], job["env"])
+            run(Report(job["tree"], job["report"], job["log"]), job["selectors"])
             # Tearing torch down takes seconds, and threads that a test left
             # behind may never end; everything that counts has been written.
-            os._exit(run(job["tree"], job["report"], job["selectors"]))
+            os._exit(0)
         os.write(answers, b"%d\n" % child)
-        os.write(answers, b"%d\n" % wait(child))
+        os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+        # Nothing of its session may be left when its end is told.
+        with suppress(ProcessLookupError):
+            os.killpg(child, signal.SIGKILL)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        os.write(answers, b"%d\n" % status)
 
 
 if __name__ == "__main__":

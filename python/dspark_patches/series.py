@@ -190,11 +190,9 @@ def blobs_after(series: Series, number: int) -> dict[str, str]:
     Raises:
         Malformed: a section does not continue the chain.
     """
-    blobs = {path: link.old for path, link in chain(series).items()}
-    for patch in series.patches:
-        if patch.number <= number:
-            blobs |= {section.path: section.new for section in patch.mail.sections}
-    return blobs
+    before = {path: link.old for path, link in chain(series).items()}
+    sections = (p.mail.sections for p in series.patches if p.number <= number)
+    return before | {s.path: s.new for each in sections for s in each}
 
 
 def _name(path: Path, folder: Path) -> str:

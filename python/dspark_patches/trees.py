@@ -1,27 +1,37 @@
-"""Work copies of a released tree, with parts of a series applied.
+"""Trees to run: a release or any other package, with files of a series laid over it.
 
-Every file is compared with the blob id that the diff was written against
-before git sees it, and with the promised one afterwards: nothing is left for
-fuzz, for offsets or for a second application.
+What is laid over is made in memory, where the blob ids of the diffs prove every
+file before and after. So a tree is written once, when all of it is known to fit.
 """
 
 from __future__ import annotations
 
-import errno
-import os
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from . import lock, wheels
+from . import lock, series, wheels
 from .bases import Base
-from .diff import ZEROS, Section, blob_id
+from .diff import ZEROS, Section
 from .errors import Conflict, Precondition
-from .git import Git, GitError
+from .patching import forward
+from .series import Control, Series
 from .wheels import Released
 
-# What a wheel carries of SGLang's repository; the rest is only in a checkout.
-_CARRIED = "python/"
+PRISTINE = "pristine"
+PATCHED = "patched"
+
+PACKAGE = "python/sglang"
+
+# By path, relative to the tree; None stands for no file.
+Files = dict[str, "bytes | None"]
+
+_NOT_COPIED = shutil.ignore_patterns("__pycache__", ".dspark-patches")
+
+
+def tree_of(control: Control) -> str:
+    """The name of the tree that a control makes."""
+    return f"control {control.name}"
 
 
 def released(
@@ -44,87 +54,119 @@ def released(
     return found
 
 
-def copy(released: Released, root: Path) -> None:
-    """Copy a released tree's package to ``root``.
+def make(
+    base: Base,
+    name: str,
+    root: Path,
+    notify: Callable[[str], None] = lambda message: None,
+) -> None:
+    """Make one of the trees that :func:`recipes` names, at ``root``.
+
+    Raises:
+        Precondition: the wheel cannot be had, or the tree not be written.
+        BadInput: a mail, the lock or the wheel is broken.
+        Conflict: a patch does not fit its base.
+    """
+    found = released(base, notify)
+    build(root, found.package, recipes(series.load(base), found.root)[name])
+
+
+def build(root: Path, package: Path, files: Mapping[str, bytes | None]) -> None:
+    """Write a tree: a copy of ``package``, and ``files`` over it.
 
     A real copy: with hard links a test that writes to a file in place would
     change the cache as well, and copying takes well below a second.
 
     Raises:
-        Precondition: the copy cannot be written.
+        Precondition: the tree cannot be written.
     """
     try:
-        shutil.copytree(released.root / "python", root / "python")
+        shutil.copytree(package, root / PACKAGE, symlinks=True, ignore=_NOT_COPIED)
+        for path, content in files.items():
+            _lay(root, root / path, content)
     except (OSError, shutil.Error) as error:
         raise Precondition(
-            f"{released.root} cannot be copied to {root}",
-            cause=str(error),
+            f"{package} cannot be copied to {root}",
+            cause=str(error)[:500],
             next_step="free some space, or set TMPDIR to another folder",
         ) from error
 
 
-def apply(root: Path, sections: Iterable[Section], source: str) -> tuple[str, ...]:
-    """Apply one diff to the tree at ``root``, all of it or nothing.
+def recipes(loaded: Series, root: Path) -> dict[str, Files]:
+    """What lies over the release in each tree of a series, by the tree's name.
+
+    The pristine tree has the tests and test kit; the patched one has the whole
+    series; a control stands on the patches up to its own.
 
     Args:
-        root: a tree of ours, as :func:`copy` makes it.
-        sections: the diff.
-        source: the patch or control that it comes from, for errors.
+        loaded: the series.
+        root: its base's released tree.
 
-    Returns:
-        The files that the diff edits and that no wheel carries; their
-        sections were left out.
+    Raises:
+        Conflict: a patch or control does not fit.
+    """
+    made: dict[str, Files] = {}
+    files: Files = {}
+    for patch in loaded.patches:
+        source = f"{loaded.base}/{patch.name}"
+        files = after(files, root, patch.mail.sections, source)
+        for control in patch.controls:
+            source = f"{loaded.base}/{control.name}"
+            made[tree_of(control)] = after(files, root, control.sections, source)
+    return {PATCHED: files, PRISTINE: dict(tests(loaded)), **made}
+
+
+def after(files: Files, root: Path, sections: Iterable[Section], source: str) -> Files:
+    """``files`` over the tree at ``root`` after a diff, all of it or nothing.
+
+    Args:
+        files: what lies over the tree already.
+        root: the tree.
+        sections: the diff; edits to files that no wheel carries are left out.
+        source: the patch or control that it comes from, for errors.
 
     Raises:
         Conflict: a file is not the one that the diff was written for.
     """
-    taken, left_out = [], []
+    made = dict(files)
     for section in sections:
-        found = _blob(root / section.path)
-        if found == section.old:
-            taken.append(section)
-        elif found == ZEROS and not section.path.startswith(_CARRIED):
-            left_out.append(section.path)
-        else:
+        path = section.path
+        before = made[path] if path in made else _content(root / path)
+        if before is None and section.old != ZEROS and not series.in_wheels(path):
+            continue
+        try:
+            made[path] = forward(before, section)
+        except Conflict as error:
             raise Conflict(
-                f"{source} does not fit {section.path}",
-                cause=_difference(found, section.old),
+                f"{source} does not fit {path}",
+                cause=error.cause,
                 next_step="run `dspark-patches check`",
-            )
-    if taken:
-        _git_apply(root, taken, source)
-    return tuple(left_out)
+            ) from error
+    return made
 
 
-def _git_apply(root: Path, sections: list[Section], source: str) -> None:
-    # Below a repository git would resolve paths against that repository's
-    # root and skip, without a word, whatever lies outside of this folder.
-    git = Git(root, {"GIT_CEILING_DIRECTORIES": str(root.resolve().parent)})
-    text = b"".join(section.text for section in sections)
-    try:
-        git.run("apply", "--whitespace=nowarn", "-", stdin=text)
-    except GitError as error:
-        if os.strerror(errno.ENOSPC) in error.stderr:
-            raise OSError(errno.ENOSPC, error.stderr) from error
-        raise Conflict(f"{source} does not apply", cause=error.stderr) from error
-    for section in sections:
-        found = _blob(root / section.path)
-        if found != section.new:
-            raise Conflict(
-                f"{source} left {section.path} other than it promises",
-                cause=_difference(found, section.new),
-            )
+def tests(loaded: Series) -> dict[str, bytes]:
+    """The tests and the test kit that a series adds, as it leaves them."""
+    found: Files = {}
+    for patch in loaded.patches:
+        for section in patch.mail.sections:
+            path = section.path
+            if series.is_test(path) and (section.old == ZEROS or path in found):
+                found[path] = forward(found.get(path), section)
+    return {path: content for path, content in found.items() if content is not None}
 
 
-def _blob(path: Path) -> str:
-    """The blob id of a file; zeros, as in a diff, where there is none."""
-    try:
-        return blob_id(path.read_bytes())
-    except FileNotFoundError:
-        return ZEROS
+def _lay(root: Path, file: Path, content: bytes | None) -> None:
+    # From the top, so that no link in the copy leads out of it.
+    for place in (*[*file.relative_to(root).parents][-2::-1], file):
+        if (root / place).is_symlink():
+            (root / place).unlink()
+    if content is None:
+        file.unlink(missing_ok=True)
+        return
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(content)
 
 
-def _difference(found: str, expected: str) -> str:
-    names = {ZEROS: "no file"}
-    was = names.get(found, f"blob {found}")
-    return f"there is {was}; expected {names.get(expected, f'blob {expected}')}"
+def _content(file: Path) -> bytes | None:
+    return file.read_bytes() if file.is_file() else None

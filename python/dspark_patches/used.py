@@ -13,6 +13,21 @@ _WIDTH = 88
 IMPORTS = (ast.Import, ast.ImportFrom)
 
 
+@lru_cache(maxsize=1024)
+def parse(text: bytes) -> ast.Module:
+    """A file's syntax tree; several releases may have the file alike.
+
+    Raises:
+        SyntaxError: it cannot be parsed.
+    """
+    try:
+        return ast.parse(text)
+    except (RecursionError, MemoryError) as error:
+        raise SyntaxError("it nests too deep") from error
+    except ValueError as error:
+        raise SyntaxError(str(error)) from error
+
+
 def module_path(module: str) -> str:
     """The file of a module of SGLang's package."""
     return f"python/{module.replace('.', '/')}.py"
@@ -101,6 +116,7 @@ def _first_line(statement: ast.stmt) -> int:
     return min(node.lineno for node in (statement, *decorators)) - 1
 
 
+@lru_cache(maxsize=16384)
 def bound(statement: ast.stmt) -> set[str]:
     """The names that a statement defines or imports, but for the future's."""
     if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):

@@ -1,32 +1,33 @@
 """The main job: show every patch of a series red, then green.
 
-For each base a pristine tree, a patched one and one per control are built and
-the regression tests run in each; :mod:`dspark_patches.proof` judges.
+The regression tests run in each of the trees that :mod:`dspark_patches.trees`
+makes of a series; :mod:`dspark_patches.proof` judges.
 """
 
 from __future__ import annotations
 
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path, PurePosixPath
 from queue import SimpleQueue
-from typing import Protocol
 
 import msgspec
 
 from . import proof, runner, series, trees
 from .bases import Base
-from .diff import Section
 from .errors import Precondition
 from .findings import Finding
-from .proof import PATCHED, PRISTINE, PatchProof, Run
-from .series import Patch, Series
-from .waiting import as_completed
-from .wheels import Released
+from .proof import PatchProof, Run
+from .runner import Server
+from .series import Series
+from .trees import PATCHED, PRISTINE
+
+Load = Callable[[Base], Series]
+
+_PATIENCE = 0.5
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,8 +44,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     keep: Path | None = None
 
 
-class Observer(Protocol):
-    """Told what happens, as it happens, from one thread at a time."""
+class Observer:
+    """Told what happens, as it happens, from one thread; cares for nothing."""
 
     def note(self, message: str) -> None:
         """Something slow begins."""
@@ -70,12 +71,12 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """One tree to build, ``steps`` in order, and the tests to run in it."""
+    """One tree to build, and the tests to run in it."""
 
     base: str
     tree: str
-    released: Released
-    steps: tuple[tuple[str, tuple[Section, ...]], ...]
+    package: Path
+    files: trees.Files
     selectors: tuple[str, ...]
 
 
@@ -83,7 +84,7 @@ def verify(
     bases: Sequence[Base],
     options: Options,
     observer: Observer,
-    load: Callable[[Base], Series] = series.load,
+    load: Load = series.load,
 ) -> Report:
     """Verify the series of these bases.
 
@@ -100,140 +101,83 @@ def verify(
         Conflict: a patch or control does not fit its base.
     """
     loaded = {base.tag: load(base) for base in bases}
-    plans: list[Plan] = []
-    for base in bases:
-        released = trees.released(base, observer.note)
-        plans.extend(plan(loaded[base.tag], released))
-    observer.planned(len(plans))
-    results: list[PatchProof] = []
-    findings: list[Finding] = []
-    runs: dict[str, dict[str, Run]] = {base.tag: {} for base in bases}
-    with closing(_run_all(plans, options)) as finished:
+    plans = {
+        base.tag: plan(loaded[base.tag], trees.released(base, observer.note))
+        for base in bases
+    }
+    observer.planned(sum(map(len, plans.values())))
+    runs: dict[str, dict[str, Run]] = {tag: {} for tag in plans}
+    judged = {}
+    everything = [each for planned in plans.values() for each in planned]
+    with closing(_run_all(everything, options)) as finished:
         for run in finished:
             observer.ran(run)
             runs[run.base][run.tree] = run
-            if len(runs[run.base]) == sum(p.base == run.base for p in plans):
-                proofs, found = _judge(loaded[run.base], runs[run.base])
-                observer.judged(proofs, found)
-                results.extend(proofs)
-                findings.extend(found)
-    order = [base.tag for base in bases]
-    results.sort(key=lambda result: order.index(result.base))
-    findings.sort(key=lambda finding: order.index(finding.base))
-    return Report(ok=not findings, results=tuple(results), findings=tuple(findings))
+            if len(runs[run.base]) == len(plans[run.base]):
+                judged[run.base] = proof.judge(loaded[run.base], runs[run.base])
+                observer.judged(*judged[run.base])
+    results = tuple(proof for tag in plans for proof in judged[tag][0])
+    findings = tuple(finding for tag in plans for finding in judged[tag][1])
+    return Report(ok=not findings, results=results, findings=findings)
 
 
-def plan(loaded: Series, released: Released) -> tuple[Plan, ...]:
+def plan(loaded: Series, released: trees.Released) -> tuple[Plan, ...]:
     """The trees that prove a series, the longest first."""
-    patches = loaded.patches
-    added = _added_tests(patches)
-    named = tuple(selector for patch in patches for selector in patch.tests)
-    files = tuple(sorted(path for path in added if _is_test_file(path)))
-    whole = tuple((patch.name, patch.mail.sections) for patch in patches)
-    kit = tuple(
-        (name, tuple(section for section in sections if section.path in added))
-        for name, sections in whole
-    )
-    base = loaded.base
-
-    def tree(name: str, steps, selectors) -> Plan:
-        return Plan(
-            base=base,
-            tree=name,
-            released=released,
-            steps=steps,
-            selectors=tuple(dict.fromkeys(selectors)),
-        )
-
-    return (
-        tree(PATCHED, whole, files + named),
-        tree(PRISTINE, kit, named),
-        *(
-            tree(
-                proof.tree_of(control),
-                (*whole[:position], (control.name, control.sections)),
-                patch.tests,
-            )
-            for position, patch in enumerate(patches, 1)
-            for control in patch.controls
-        ),
-    )
-
-
-def _added_tests(patches: Sequence[Patch]) -> set[str]:
-    """The tests and kit files that a series adds."""
-    return {
-        section.path
-        for patch in patches
-        for section in patch.mail.sections
-        if section.kind == "add" and series.is_test(section.path)
+    named = tuple(test for patch in loaded.patches for test in patch.tests)
+    selectors: Mapping[str, tuple[str, ...]] = {
+        trees.tree_of(control): patch.tests
+        for patch in loaded.patches
+        for control in patch.controls
     }
+    files = tuple(sorted(filter(_is_test_file, trees.tests(loaded))))
+    selectors = {PATCHED: files + named, PRISTINE: named, **selectors}
+    return tuple(
+        Plan(
+            base=loaded.base,
+            tree=name,
+            package=released.package,
+            files=content,
+            selectors=tuple(dict.fromkeys(selectors[name])),
+        )
+        for name, content in trees.recipes(loaded, released.root).items()
+    )
 
 
 def _is_test_file(path: str) -> bool:
-    name = PurePosixPath(path).name
-    return (
-        path.startswith("test/") and name.startswith("test_") and name.endswith(".py")
-    )
+    return path.startswith("test/") and PurePosixPath(path).match("test_*.py")
 
 
-def _run_all(plans: Sequence[Plan], options: Options) -> Generator[Run]:
+def _run_all(plans: Sequence[Plan], options: Options) -> Iterator[Run]:
     """Run the plans, a few at a time; the first failure calls off the rest."""
-    cancel = threading.Event()
-    with (
-        _parents(min(options.jobs, len(plans))) as idle,
-        ThreadPoolExecutor(options.jobs) as pool,
-    ):
-        futures = [pool.submit(_run, plan, options, cancel, idle) for plan in plans]
-        try:
-            for future in as_completed(futures):
+    idle: SimpleQueue[Server] = SimpleQueue()
+    with ThreadPoolExecutor(options.jobs) as pool, ExitStack() as servers:
+        for _ in range(min(options.jobs, len(plans))):
+            idle.put(servers.enter_context(Server(preload=runner.PRELOAD)))
+        # What waits must be called off before the servers end.
+        servers.callback(pool.shutdown, wait=False, cancel_futures=True)
+        pending = {pool.submit(_run, plan, options, idle) for plan in plans}
+        while pending:
+            # A signal that another thread received wakes nobody who waits without end.
+            done, pending = wait(pending, _PATIENCE, FIRST_COMPLETED)
+            for future in done:
                 yield future.result()
-        except BaseException:
-            cancel.set()
-            pool.shutdown(cancel_futures=True)
-            raise
 
 
-@contextmanager
-def _parents(count: int) -> Iterator[SimpleQueue[runner.Parent]]:
-    """Processes to fork the tests' own from, one for each tree at a time."""
-    idle: SimpleQueue[runner.Parent] = SimpleQueue()
-    with ExitStack() as stack:
-        for _ in range(count):
-            parent = runner.start_parent(preload=runner.PRELOAD)
-            idle.put(stack.enter_context(parent))
-        yield idle
-
-
-def _run(
-    plan: Plan,
-    options: Options,
-    cancel: threading.Event,
-    idle: SimpleQueue[runner.Parent],
-) -> Run:
+def _run(plan: Plan, options: Options, idle: SimpleQueue[Server]) -> Run:
     started = time.monotonic()
     with _folder(plan, options.keep) as root:
-        trees.copy(plan.released, root)
-        left_out = {
-            source: trees.apply(root, sections, f"{plan.base}/{source}")
-            for source, sections in plan.steps
-        }
-        parent = idle.get()
+        trees.build(root, plan.package, plan.files)
+        server = idle.get()
         try:
             outcomes = runner.run(
-                root,
-                plan.selectors,
-                timeout=options.timeout,
-                cancel=cancel,
-                parent=parent,
+                root, plan.selectors, timeout=options.timeout, server=server
             )
         finally:
-            idle.put(parent)
+            idle.put(server)
     return Run(
         base=plan.base,
         tree=plan.tree,
         outcomes={outcome.id: outcome for outcome in outcomes},
-        left_out=left_out,
         seconds=time.monotonic() - started,
     )
 
@@ -254,13 +198,3 @@ def _folder(plan: Plan, keep: Path | None) -> Iterator[Path]:
             next_step="name an empty folder for --keep",
         ) from error
     yield root
-
-
-def _judge(
-    loaded: Series, runs: dict[str, Run]
-) -> tuple[tuple[PatchProof, ...], tuple[Finding, ...]]:
-    tag = loaded.base
-    judged = [proof.judge(tag, patch, runs) for patch in loaded.patches]
-    findings = [finding for _, found in judged for finding in found]
-    findings.extend(proof.unnamed(tag, loaded.patches, runs[PATCHED]))
-    return tuple(result for result, _ in judged), tuple(findings)

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from . import diff
 from . import mail as mails
 from .diff import Section
 from .errors import Conflict
@@ -134,6 +135,11 @@ class Workshop:
         """A commit of a given tree, by our author."""
         return self._commit((parent,), message, date, tree=tree)
 
+    def compare(self, before: str, after: str) -> bytes:
+        """The diff between two commits, as mails have it."""
+        options = ("--full-index", "--no-renames", "--no-ext-diff", "--no-textconv")
+        return self._git.run("diff", *options, "-U3", before, after)
+
     def format(self, commit: str) -> bytes:
         """The commit as a mail; an empty commit has no diff."""
         return self._git.run("format-patch", "--stdout", *FORMAT_PATCH, "-1", commit)
@@ -172,3 +178,27 @@ def bare(borrowed: Path | None = None) -> Iterator[Workshop]:
         options = ("--bare", "--template=", "--object-format=sha1")
         Git(root).run("init", "-q", *options, str(git_dir))
         yield Workshop(git_dir, root / "index", borrowed)
+
+
+def difference(
+    before: Mapping[str, bytes | None],
+    after: Mapping[str, bytes | None],
+    modes: Mapping[str, str],
+) -> tuple[Section, ...]:
+    """git's difference between two states of some files.
+
+    Args:
+        before: contents by path; None for no file.
+        after: the same paths.
+        modes: git's mode by path.
+    """
+    changed = [path for path in before if before[path] != after[path]]
+    if not changed:
+        return ()
+    with bare() as shop:
+        trees = []
+        for contents in (before, after):
+            held = {p: c for p in changed if (c := contents[p]) is not None}
+            trees.append(shop.start(held, modes, "state"))
+        made = shop.compare(*trees)
+    return diff.parse(made, "difference")

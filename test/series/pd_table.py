@@ -17,14 +17,15 @@ from pathlib import Path
 
 import msgspec
 
-from dspark_patches import bases, runner, series, trees
+from dspark_patches import bases, runner, trees
 from dspark_patches.bases import Base
+from dspark_patches.trees import PATCHED, PRISTINE
 
 PROBE = Path(__file__).parent / "cases" / "pd_algorithms.py"
 TABLE = Path(__file__).parents[2] / "docs" / "pd-algorithms.md"
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class Probed(msgspec.Struct, frozen=True):
     """What became of one algorithm in one tree, as the probe prints it."""
 
     algorithm: str
@@ -34,11 +35,11 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class Measured(msgspec.Struct, frozen=True):
-    """One base: the outcomes in its released and in its patched tree."""
+    """One base: what was probed in its released and in its patched tree."""
 
     tag: str
-    released: tuple[Outcome, ...]
-    patched: tuple[Outcome, ...]
+    released: tuple[Probed, ...]
+    patched: tuple[Probed, ...]
 
     def verdict(self, algorithm: str) -> str:
         """The table's cell. Start-up must refuse what cannot work and no more.
@@ -46,16 +47,15 @@ class Measured(msgspec.Struct, frozen=True):
         Raises:
             AssertionError: it refuses what works, or leaves what does not.
         """
-        released = [o for o in self.released if o.algorithm == algorithm]
-        patched = [o for o in self.patched if o.algorithm == algorithm]
+        released = [one for one in self.released if one.algorithm == algorithm]
+        patched = [one for one in self.patched if one.algorithm == algorithm]
         if not released:
             return ""
-        works = not any(o.wrong for o in released)
-        mended = not any(o.wrong for o in patched)
-        refused = all(o.refused for o in patched)
-        if refused == mended:
+        fixed = not any(one.wrong for one in patched)
+        refused = all(one.refused for one in patched)
+        if refused == fixed:
             raise AssertionError(f"{self.tag} {algorithm}: {patched}")
-        if works:
+        if not any(one.wrong for one in released):
             return "works"
         return "crashes, refused" if refused else "crashes, works"
 
@@ -68,39 +68,28 @@ def measure_all() -> list[Measured]:
 
 def measure(base: Base) -> Measured:
     """Probe a base's released and patched tree."""
-    released = trees.released(base)
-    mails = [patch.mail.sections for patch in series.load(base).patches]
-    kit = [
-        [s for s in sections if s.kind == "add" and series.is_test(s.path)]
-        for sections in mails
-    ]
-    outcomes = []
-    for steps in (kit, mails):
-        with tempfile.TemporaryDirectory(prefix="dspark-pd-") as root:
-            trees.copy(released, Path(root))
-            for sections in steps:
-                trees.apply(Path(root), sections, base.tag)
-            outcomes.append(probe(Path(root)))
-    return Measured(base.tag, *outcomes)
+    return Measured(base.tag, probe(base, PRISTINE), probe(base, PATCHED))
 
 
-def probe(root: Path) -> tuple[Outcome, ...]:
-    """Run the probe with the sglang below ``root``."""
-    ran = subprocess.run(
-        [sys.executable, str(PROBE)],
-        cwd=root,
-        env=runner.environment(root),
-        capture_output=True,
-        check=True,
-        timeout=runner.TIMEOUT,
-    )
+def probe(base: Base, tree: str) -> tuple[Probed, ...]:
+    """Run the probe with the sglang of one of a base's trees."""
+    with tempfile.TemporaryDirectory(prefix="dspark-pd-") as root:
+        trees.make(base, tree, Path(root))
+        ran = subprocess.run(
+            [sys.executable, str(PROBE)],
+            cwd=root,
+            env=runner.environment(Path(root)),
+            capture_output=True,
+            check=True,
+            timeout=runner.TIMEOUT,
+        )
     lines = [line for line in ran.stdout.splitlines() if line.startswith(b"{")]
-    return tuple(msgspec.json.decode(line, type=Outcome) for line in lines)
+    return tuple(msgspec.json.decode(line, type=Probed) for line in lines)
 
 
 def render(measured: Sequence[Measured]) -> str:
     """The table, and below it where each algorithm fails as released."""
-    names = dict.fromkeys(o.algorithm for m in measured for o in m.released)
+    names = dict.fromkeys(one.algorithm for m in measured for one in m.released)
     lines = [
         "| algorithm | " + " | ".join(m.tag for m in measured) + " |",
         "|---|" + "---|" * len(measured),
@@ -126,11 +115,11 @@ def _failures(measured: Sequence[Measured]) -> Iterable[tuple[str, str]]:
     """Who fails in which way: alike on several bases, told once."""
     seen: dict[tuple[str, str], list[tuple[str, bool]]] = {}
     for one in measured:
-        for outcome in one.released:
-            if outcome.wrong:
-                how = "; then ".join(outcome.wrong)
-                where = seen.setdefault((outcome.algorithm, how), [])
-                where.append((one.tag, outcome.overlap))
+        for probed in one.released:
+            if probed.wrong:
+                how = "; then ".join(probed.wrong)
+                where = seen.setdefault((probed.algorithm, how), [])
+                where.append((one.tag, probed.overlap))
     for (algorithm, how), where in sorted(seen.items()):
         tags = list(dict.fromkeys(tag for tag, _ in where))
         span = tags[0] if len(tags) == 1 else f"{tags[0]} to {tags[-1]}"

@@ -1,14 +1,14 @@
-"""Every patch of every series, the wide matrix included: red, then green."""
+"""Every patch of every series, the extra tests included: red, then green."""
 
 from __future__ import annotations
 
 import os
 
+import extra
 import pytest
-import wide
 
 from dspark_patches import bases, verify
-from dspark_patches.report_verify import verify_reporter
+from dspark_patches.commands.verify import Reporter
 
 # Bases share the cores where the tests do.
 JOBS = 1 if "PYTEST_XDIST_WORKER" in os.environ else verify.Options().jobs
@@ -16,10 +16,9 @@ JOBS = 1 if "PYTEST_XDIST_WORKER" in os.environ else verify.Options().jobs
 
 @pytest.mark.parametrize("base", bases.with_series(), ids=lambda base: base.tag)
 def test_every_patch_is_red_then_green(base):
-    with verify_reporter("text") as reporter:
-        proven = verify.verify(
-            [base], verify.Options(jobs=JOBS), reporter, load=wide.load
-        )
+    options = verify.Options(jobs=JOBS)
+    with Reporter("text") as reporter:
+        proven = verify.verify([base], options, reporter, load=extra.load)
     assert proven.findings == ()
     judged = [result.patch for result in proven.results]
-    assert judged == [patch.name for patch in wide.load(base).patches]
+    assert judged == [patch.name for patch in extra.load(base).patches]

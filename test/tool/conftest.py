@@ -9,6 +9,8 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -115,3 +117,16 @@ def start(world, tmp_path, monkeypatch):
     for process in started:
         # One that a failed test has left.
         process.kill()
+
+
+@pytest.fixture
+def await_end():
+    """Wait until a process has ended; a dead one may still wait for its parent."""
+
+    def await_end(pid: int) -> None:
+        stat = Path(f"/proc/{pid}/stat")
+        with suppress(FileNotFoundError, ProcessLookupError):
+            while stat.read_text().rpartition(")")[2].split()[0] != "Z":
+                time.sleep(0.05)
+
+    return await_end

@@ -47,7 +47,7 @@ def make_edit(path: str, old: bytes, new: bytes, mode: str = "100644") -> diff.S
     head += f"--- a/{path}\n+++ b/{path}\n"
     hunk = b"@@ -%s +%s @@\n" % (_range(before), _range(after))
     text = head.encode() + hunk + b"".join(before) + b"".join(after)
-    (section,) = diff.parse(text.split(b"\n")[:-1], path)
+    (section,) = diff.parse(text, path)
     return section
 
 
@@ -61,7 +61,7 @@ def make_delete(path: str, content: bytes) -> diff.Section:
     if content:
         text += f"--- a/{path}\n+++ /dev/null\n".encode()
         text += b"@@ -%s +0,0 @@\n" % _range(lines) + b"".join(lines)
-    (section,) = diff.parse(text.split(b"\n")[:-1], path)
+    (section,) = diff.parse(text, path)
     return section
 
 

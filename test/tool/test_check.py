@@ -24,10 +24,8 @@ def test_a_sound_series_has_no_findings(clone: Sound) -> None:
 
 
 def test_a_lock_that_lags_behind_is_found(clone: Sound) -> None:
-    clone.write(
-        clone.first,
-        make_mail(*clone.fix.sections, trailers=clone.fix.trailers, body="A. B."),
-    )
+    edit = make_edit(CLOCK, b"tick\n", b"tick just once\n")
+    clone.write(clone.first, make_mail(edit, trailers=clone.fix.trailers))
     (finding,) = clone.check()
     assert finding.file == LOCK
     assert finding.what == "the lock is out of date"

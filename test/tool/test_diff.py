@@ -22,11 +22,11 @@ from dspark_patches.errors import BadInput
         (b"b.py", b".git./b.py", "git directory"),
         (b"b.py", b"b\\.py", "character"),
         (b"b.py", b"b\x01.py", "character"),
-        (b"b.py", b"b .py", "character"),
+        (b"b.py", b"b .py", "expected 'diff --git"),
         (b"b.py", b"a/new.py", "out of order"),
         (b"c.py", b"b.py/x", "both a file and a folder"),
         (b"diff --git a/b.py b/b.py", b'diff --git "a/b.py" "b/b.py"', "quoted"),
-        (b"diff --git a/b.py b/b.py", b"diff --git a/b.py b/c.py", "one path"),
+        (b"diff --git a/b.py b/b.py", b"diff --git a/b.py b/c.py", "expected 'diff"),
         (b" 100644\n--- a/b", b" 120000\n--- a/b", "a link or submodule"),
         (b" 100644\n--- a/b", b" 160000\n--- a/b", "a link or submodule"),
         (b" 100644\n--- a/b", b"\n--- a/b", "mode is missing"),
@@ -34,15 +34,15 @@ from dspark_patches.errors import BadInput
         (b"\nindex 587be6b", b"\nrename from x\nindex 587be6b", "a rename"),
         (b"\nindex 587be6b", b"\nGIT binary patch\nindex 587be6b", "a binary patch"),
         (b"587be6b4c3f93f93c489c0111bba5596147a26cb", b"587be6b", "full 40 digit"),
-        (b"@@ -1 +1,2 @@", b"@@ -1 +1,3 @@", "shorter than its counts"),
-        (b"@@ -1 +1,2 @@", b"@@ -1,2 +1,2 @@", "shorter than its counts"),
-        (b"@@ -1 +1,2 @@", b"@@ -1 +1 @@", "expected 'diff --git"),
+        (b"@@ -1 +1,2 @@", b"@@ -1 +1,3 @@", "shorter or longer"),
+        (b"@@ -1 +1,2 @@", b"@@ -1,2 +1,2 @@", "shorter or longer"),
+        (b"@@ -1 +1,2 @@", b"@@ -1 +1 @@", "shorter or longer"),
         (b"@@ -1 +1,2 @@", b"@@ -1 +2,2 @@", "do not follow"),
         (b"@@ -1 +1,2 @@", b"@@ -1,1 +1,2 @@", "expected '@@"),
         (b"-x\n", b"-\0\n", "binary"),
         (b"+two\n", b"+too\n", "does not hash"),
         (b"-gone\n", b"-went\n", "does not hash"),
-        (b"+one\n", b"+one\n\\ No newline at end of file\n", "longer than its counts"),
+        (b"+one\n", b"+one\n\\ No newline at end of file\n", "goes on after its end"),
         (b"--- a/b.py\n", b"--- a/b.py\r\n", "expected '--- a/b.py'"),
         (
             b"\n+two\n\\ No",
@@ -73,21 +73,19 @@ def test_an_edit_has_two_blobs(ids: str) -> None:
 def test_an_edit_has_a_hunk() -> None:
     text = make_edit("x", b"1\n", b"2\n").text
     with pytest.raises(BadInput, match="diff:2: an edit needs two blobs"):
-        mail.parse_diff(b"Why.\n" + text[: text.index(b"--- ")])
+        mail.parse_control(b"Why.\n" + text[: text.index(b"--- ")])[1]
 
 
 def test_a_short_blob_id_is_named_by_its_line() -> None:
     data = sample().replace(b"index 587be6b4c3", b"index ")
-    with pytest.raises(BadInput, match="mail:22: expected 'index OLD..NEW'"):
+    with pytest.raises(BadInput, match="mail:21: expected .* full 40 digit"):
         mail.parse(data)
 
 
 def test_a_failure_names_the_line() -> None:
     data = sample().replace(b"@@ -1 +1,2 @@", b"@@ -1 +1,3 @@")
-    with pytest.raises(BadInput) as caught:
+    with pytest.raises(BadInput, match="^mail:25: the hunk is shorter or longer"):
         mail.parse(data)
-    after_hunk = data[: data.index(b"diff --git a/c.py")].count(b"\n") + 1
-    assert str(caught.value).startswith(f"mail:{after_hunk}: ")
 
 
 def test_git_writes_these_sections_the_same(tmp_path: Path) -> None:
@@ -98,7 +96,7 @@ def test_git_writes_these_sections_the_same(tmp_path: Path) -> None:
     write_files(tmp_path, after)
     git.run("add", "-A")
     data = git.run("diff", "--cached", "--full-index", "--no-renames")
-    found = mail.parse_diff(b"Why.\n\n" + data)
+    found = mail.parse_control(b"Why.\n\n" + data)[1]
     kinds = {section.path: section.kind for section in found}
     assert kinds == {
         "a/b.py": "edit",
@@ -132,7 +130,7 @@ def test_hunks_say_where_they_land(tmp_path: Path) -> None:
     git = make_repository(tmp_path, {"x.py": b"".join(old)})
     write_files(tmp_path, {"x.py": b"".join(new)})
     data = git.run("diff", "--full-index")
-    (section,) = mail.parse_diff(b"Why.\n" + data)
+    (section,) = mail.parse_control(b"Why.\n" + data)[1]
     places = [
         (hunk.old_start, hunk.old_count, hunk.new_start, hunk.new_count)
         for hunk in diff.hunks(section)
@@ -141,7 +139,7 @@ def test_hunks_say_where_they_land(tmp_path: Path) -> None:
     assert [hunk.heading for hunk in diff.hunks(section)] == [b"", b" v16", b" v35"]
     for moved in (b"@@ -18,7 +20,7 @@", b"@@ -2,7 +3,7 @@", b"@@ -50,7 +51,7 @@"):
         with pytest.raises(BadInput, match="line numbers do not follow"):
-            mail.parse_diff(b"Why.\n" + data.replace(b"@@ -18,7 +19,7 @@", moved))
+            mail.parse_control(b"Why.\n" + data.replace(b"@@ -18,7 +19,7 @@", moved))[1]
 
 
 @pytest.mark.parametrize(
@@ -158,7 +156,7 @@ def test_a_hunk_without_context_is_refused(hunks: bytes) -> None:
     text = make_edit("x", b"1\n", b"2\n").text
     head = text[: text.index(b"@@")]
     with pytest.raises(BadInput, match="line numbers do not follow"):
-        mail.parse_diff(b"Why.\n" + head + hunks)
+        mail.parse_control(b"Why.\n" + head + hunks)[1]
 
 
 def test_changed_lines_are_counted() -> None:
@@ -169,8 +167,8 @@ def test_a_control_needs_an_explanation() -> None:
     section = make_edit("b.py", b"x\n", b"y\n")
     assert mail.parse_control(b"Why.\n" + section.text) == ("Why.", (section,))
     with pytest.raises(BadInput, match="explains"):
-        mail.parse_diff(section.text)
+        mail.parse_control(section.text)[1]
     with pytest.raises(BadInput, match="there is no diff"):
-        mail.parse_diff(b"Why.\n")
+        mail.parse_control(b"Why.\n")[1]
     with pytest.raises(BadInput, match="not UTF-8"):
-        mail.parse_diff(b"Why: \xff\n" + section.text)
+        mail.parse_control(b"Why: \xff\n" + section.text)[1]

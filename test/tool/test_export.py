@@ -58,7 +58,7 @@ def test_an_edit_of_other_files_is_refused(clone: Clone) -> None:
         clone.regenerate()
 
 
-def test_an_edit_of_a_package_file_that_the_wheel_lacks_is_refused(
+def test_an_edit_of_a_file_that_the_wheel_lacks_is_refused(
     clone: Clone,
 ) -> None:
     (clone.released / CLOCK).unlink()

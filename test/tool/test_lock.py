@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 
 from dspark_patches import diff, lock, mail, series
 from dspark_patches.errors import BadInput, Failure, Precondition
-from dspark_patches.git import Git
 
 SHA256 = "ab" * 32
 CLOCK = "python/sglang/srt/clock.py"
@@ -65,35 +64,25 @@ def test_the_lock_states_base_and_result(folder: Path, root: Path) -> None:
     assert built.edited[CLOCK] == lock.Edited(
         base=diff.blob_id(b"tick\n"),
         result=diff.blob_id(b"evict, tick once\n"),
-        in_wheel=True,
     )
-    assert built.edited[GUARD].in_wheel is False
     assert built.added == {KIT: diff.blob_id(b"kit\n")}
     assert built.result_blobs()["python/sglang/srt/old.py"] == diff.ZEROS
-    assert set(built.base_blobs(in_wheel=False)) == {GUARD}
-    assert [patch.name for patch in built.patches] == ["0001-patch", "0002-patch"]
+    assert set(built.base_blobs()) - set(built.base_blobs(in_wheel=True)) == {GUARD}
 
 
-def test_a_lock_comes_back_from_its_file(folder: Path, root: Path) -> None:
-    built = build(folder, root)
+@pytest.mark.parametrize(
+    "section",
+    [diff.render_add(KIT, b""), make_edit(GUARD, b"a\n", b"b\n")],
+    ids=["nothing edited", "nothing added"],
+)
+def test_a_lock_comes_back_from_its_file(tmp_path: Path, section: diff.Section) -> None:
+    folder = write_series(tmp_path / "v0.5.16", make_mail(section))
+    loaded = series.load(make_base(), folder)
+    built = lock.build(make_base(), loaded, SHA256, {}, {"HAS_TREE": True})
+    assert len(built.edited) + len(built.added) == 1
     lock.path_of(make_base(), folder).write_bytes(lock.render(built))
     assert lock.load(make_base(), folder) == built
-    assert lock.render(lock.load(make_base(), folder)) == lock.render(built)
-
-
-def test_a_series_that_edits_nothing_has_a_lock(tmp_path: Path) -> None:
-    folder = write_series(tmp_path / "v0.5.16", make_mail(diff.render_add(KIT, b"")))
-    built = build(folder, tmp_path)
-    assert (built.edited, len(built.added)) == ({}, 1)
-    assert lock.parse(lock.render(built)) == built
-
-
-def test_a_series_that_adds_nothing_has_a_lock(tmp_path: Path) -> None:
-    edit = make_edit(GUARD, b"a\n", b"b\n")
-    folder = write_series(tmp_path / "v0.5.16", make_mail(edit))
-    built = build(folder, tmp_path)
-    assert (len(built.edited), built.added) == (1, {})
-    assert lock.parse(lock.render(built)) == built
+    assert lock.agreed(make_base(), loaded) == built
 
 
 def test_a_base_that_differs_is_refused(folder: Path, root: Path) -> None:
@@ -130,8 +119,7 @@ def test_a_lock_of_another_wheel_is_refused(folder: Path, root: Path) -> None:
         (b"python/sglang/srt/clock.py", b"/etc/clock.py"),
         (SHA256.encode(), b"ab"),
         (SHA256.encode(), SHA256.upper().encode()),
-        (b"in_wheel = true", b'in_wheel = "true"'),
-        (b"in_wheel = true", b"in_wheel = true\nmore = 1"),
+        (b"\nresult = ", b"\nmore = 1\nresult = "),
         (b"[added]", b"[added]\nx = " + b"[" * 100_000),
         (b"[added]", b"[added]\nx = " + b"1" * 100_000),
         (b"[added]", b"[wheel]"),
@@ -149,12 +137,10 @@ def test_a_broken_lock_is_refused(
 
 def locked() -> bytes:
     blob = diff.blob_id(b"tick\n")
-    patch = lock.LockedPatch(name="0001-x", sha256=SHA256, patch_id=blob)
     return lock.render(
         lock.Lock(
             wheel=lock.Wheel(file="x.whl", sha256=SHA256),
-            patches=(patch,),
-            edited={CLOCK: lock.Edited(base=blob, result=diff.ZEROS, in_wheel=True)},
+            edited={CLOCK: lock.Edited(base=blob, result=diff.ZEROS)},
             added={KIT: blob},
         )
     )
@@ -174,15 +160,3 @@ def test_a_corrupt_lock_is_refused_or_a_lock(at: int, noise: bytes, cut: int) ->
     except Failure:
         return
     assert lock.parse(lock.render(value)) == value
-
-
-def test_patch_ids_are_those_of_git(tmp_path: Path) -> None:
-    mails = [
-        *two_patches(),
-        make_mail(make_edit("x", b"a \t b\r\n", b"c"), make_edit("y", b"d", b"e\n")),
-        make_mail(diff.render_add("x", b"-- a\n\n++ b")),
-    ]
-    data = b"".join(map(mail.render, mails))
-    output = Git(tmp_path).text("patch-id", "--stable", stdin=data)
-    expected = [line.split()[0] for line in output.splitlines()]
-    assert [lock.patch_id(value.sections) for value in mails] == expected

@@ -6,8 +6,6 @@ from pathlib import Path
 
 import factories
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from machine import (
     CHECKED_OUT,
     DFLASH,
@@ -25,9 +23,10 @@ from machine import (
 )
 
 from dspark_patches import bases, cli, mail
-from dspark_patches.errors import Exit
+from dspark_patches.errors import Exit, Precondition
 from dspark_patches.git import Git
 from dspark_patches.installs.locate import locate
+from dspark_patches.port import twice
 from dspark_patches.port.port import Report, port
 
 pytestmark = pytest.mark.usefixtures("no_pip")
@@ -44,7 +43,7 @@ def judge(machine: Machine, files: dict[str, bytes]) -> Report:
 
 
 def verdicts(found: Report) -> list[str]:
-    return [patch.verdict for patch in found.patches]
+    return [str(patch.verdict) for patch in found.patches]
 
 
 def evidence(found: Report, number: int) -> str:
@@ -59,14 +58,14 @@ def test_everything_is_clean_on_the_release(machine: Machine) -> None:
     found = judge(machine, CHECKED_OUT)
     assert verdicts(found) == ["clean"] * 3
     written = [mail.render(value) for value in machine.mails]
-    assert list(found.mails.values()) == written
+    assert list(found.mails().values()) == written
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_what_is_in_is_upstreamed(machine: Machine, count: int) -> None:
     found = judge(machine, state(count))
     assert verdicts(found) == ["upstreamed"] * count + ["clean"] * (3 - count)
-    assert found.mails == {}
+    assert found.good and not found.fits
 
 
 def test_changes_below_the_hunks_leave_them_clean(machine: Machine) -> None:
@@ -93,7 +92,14 @@ def test_context_may_differ_where_the_lines_do_not(machine: Machine) -> None:
 def test_written_mails_go_into_the_fork(machine: Machine, capsys) -> None:
     git = machine.checkout(shifted(ROUTER, EAGLE))
     folder = machine.folder / "ported"
-    command = ["port", "v0.5.16", str(git.directory), "--write", str(folder)]
+    command = [
+        "port",
+        "v0.5.16",
+        str(git.directory),
+        "--no-test",
+        "--write",
+        str(folder),
+    ]
     assert cli.main(command) == Exit.OK
     before = contents(git.directory)
     mails = sorted(folder.glob("*.patch"))
@@ -134,78 +140,90 @@ def test_a_hunk_in_another_function_is_a_conflict(machine: Machine) -> None:
     [
         (DFLASH, LATER[DFLASH]),
         (DFLASH, SHIFTED + LATER[DFLASH]),
-        (EAGLE, RELEASED[EAGLE] + b"    # once more\n    batch.evict()\n"),
-        (DFLASH, RELEASED[DFLASH] + b"\n\ndef more(b):\n    b.clock += 1\n"),
         (
-            "python/sglang/srt/deep/er/hook.py",
-            b"class Hook:\n    def run(self, b):\n        b.evict()\n",
-        ),
-        ("python/sglang/srt/hook.py", b"def run(b):\n    setattr(b, 'clock', 2)\n"),
-        (
-            "python/sglang/srt/hook.py",
-            b"def run(b):\n    evict = getattr(b, 'evict')\n    evict()\n",
-        ),
-        (
-            "python/sglang/srt/second.py",
-            b"from sglang.srt.router import route\n\n\ndef twice(b):\n    route(b)\n",
-        ),
-        (
-            "python/sglang/srt/second.py",
-            b"from sglang.srt import eagle\n\n\ndef skip(b):\n    eagle.prepare(b)\n",
+            ROUTER,
+            RELEASED[ROUTER].replace(
+                b"return dflash.prepare(batch)\n",
+                b"batch.evict()\n        setattr(batch, 'clock', 1)\n"
+                b"        return dflash.prepare(batch)\n",
+            ),
         ),
     ],
 )
-def test_what_would_be_done_twice_never_fits(
-    machine: Machine, path: str, content: bytes
+def test_what_a_fork_has_cured_is_a_double_fix(
+    machine: Machine, capsys, path: str, content: bytes
 ) -> None:
-    """The lines fit, and the clock would tick twice, or not at all."""
-    found = judge(machine, CHECKED_OUT | {path: content})
-    assert verdicts(found)[1] == "conflict"
-    assert path in evidence(found, 2)
-    assert "done twice, or be missed" in evidence(found, 2)
-    assert not found.fits and found.mails == {}
-    assert not (machine.folder / "ported").exists()
+    """The lines fit, and the clock would tick twice."""
+    root = str(machine.tree(CHECKED_OUT | {path: content}))
+    assert cli.main(["port", "v0.5.16", root, "--no-test"]) == Exit.OK
+    assert "not tested" in capsys.readouterr().out
+    folder = machine.folder / "ported"
+    command = ["port", "v0.5.16", root, "--test", "--write", str(folder)]
+    assert cli.main(command) == Exit.CONFLICT
+    told = capsys.readouterr().out
+    assert f"test {TEST}::TestClock.test_ticks fails on the merged tree, and" in told
+    assert "double fix         0002-give-the-clock-one-owner" in told
+    assert not folder.exists()
 
 
-PLACES = [
-    (path, name)
-    for path in (DFLASH, EAGLE, ROUTER, "python/sglang/srt/new.py")
-    for name in ("prepare", "route", "idle", "fresh")
-]
-WAYS = (
-    b"    {0}.evict()\n",
-    b"    {0}.clock += 1\n",
-    b"    {0}.clock = {0}.clock + 1\n",
-    b"    for r in {0}.all: r.clock += 1\n",
-    b"    if {0}: {0}.evict()\n",
-)
+def test_mails_are_not_written_unasked_for_tests(machine: Machine, capsys) -> None:
+    """Neither is code of the target run, unless one asks."""
+    trap = machine.folder / "trap"
+    spring = f"open({str(trap)!r}, 'w')\n".encode()
+    root = machine.tree(CHECKED_OUT | {DFLASH: RELEASED[DFLASH] + spring})
+    folder = machine.folder / "ported"
+    command = ["port", "v0.5.16", str(root)]
+    assert cli.main(command) == Exit.OK
+    assert cli.main([*command, "--write", str(folder)]) == Exit.USAGE
+    assert "--no-test" in capsys.readouterr().err
+    assert not folder.exists() and not trap.exists()
 
 
-@settings(
-    max_examples=40,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
-@given(place=st.sampled_from(PLACES), way=st.sampled_from(WAYS), top=st.booleans())
-def test_a_second_clock_anywhere_is_never_clean(
-    machine: Machine, place: tuple[str, str], way: bytes, top: bool
+def test_what_a_fork_has_broken_is_a_conflict(machine: Machine) -> None:
+    """Its tests fail without the patches too."""
+    target = machine.package(
+        RELEASED | {DFLASH: b"def prepare(batch):\n    batch.clock -= 1\n"}
+    )
+    found = twice.tested(port(machine.base, target, print), target, print)
+    assert verdicts(found) == ["clean", "conflict", "clean"]
+    assert "fails on the merged tree: " in evidence(found, 2)
+
+
+def test_a_fork_that_names_the_same_elsewhere_is_tested_and_fits(
+    machine: Machine,
 ) -> None:
-    path, name = place
-    source = CHECKED_OUT.get(path, b"")
-    head = b"def %s(batch):\n" % name.encode()
-    if head not in source:
-        source += b"\n\n" + head + b"    pass\n"
-    extra = way.replace(b"{0}", b"batch")
-    before, _, after = source.partition(head)
-    if top:
-        source = before + head + extra + after
-    else:
-        body, blank, rest = after.partition(b"\n\n")
-        source = before + head + body.rstrip() + b"\n" + extra + blank + rest
-    found = judge(machine, CHECKED_OUT | {path: source})
-    for stray in ("python/sglang/srt/new.py",):
-        (machine.folder / "tree" / stray).unlink(missing_ok=True)
-    assert verdicts(found)[1] in ("conflict", "upstreamed", "partly upstreamed")
+    more = b"\n\ndef more(batch):\n    batch.clock += 1\n    batch.evict()\n"
+    machine.site(RELEASED | {DFLASH: RELEASED[DFLASH] + more})
+    target = locate(machine.folder / "site-packages")
+    before = contents(target.root)
+    found = twice.tested(port(machine.base, target, print), target, print)
+    assert (found.tested, found.fits) == (True, True)
+    assert contents(target.root) == before
+
+
+def test_tests_that_cannot_run_judge_nothing(machine: Machine) -> None:
+    files = RELEASED | {"python/sglang/srt/__init__.py": b"import no_such_package\n"}
+    target = machine.package(files)
+    found = port(machine.base, target, print)
+    with pytest.raises(Precondition, match="tests of v0.5.16 cannot be run"):
+        twice.tested(found, target, print)
+
+
+def test_links_do_not_lead_the_copy_out(machine: Machine) -> None:
+    target = machine.package()
+    away = machine.folder / "away"
+    factories.write_files(away, {"mine.py": b"mine\n"})
+    (target.root / "sglang/test/kits").symlink_to(away)
+    found = port(machine.base, target, print)
+    assert twice.tested(found, target, print).fits
+    assert contents(away) == {"mine.py": b"mine\n"}
+
+
+def test_a_file_that_nests_too_deep_has_a_verdict(machine: Machine) -> None:
+    deep = b"\n\ndef deep(x):\n    if x:\n        pass\n"
+    deep += b"    elif x:\n        pass\n" * 3000
+    found = judge(machine, CHECKED_OUT | {EAGLE: RELEASED[EAGLE] + deep})
+    assert verdicts(found)[1] in ("clean", "conflict")
 
 
 def test_a_part_that_is_in_is_told(machine: Machine) -> None:
@@ -259,16 +277,16 @@ def test_a_package_leaves_tests_out(machine: Machine, capsys) -> None:
     assert verdicts(found) == ["clean", "moved", "moved"]
     assert set(found.left_out) == {GUARD, TEST}
     folder = str(machine.folder / "ported")
-    command = ["port", "v0.5.16", str(site), "--write", folder]
+    command = ["port", "v0.5.16", str(site), "--no-test", "--write", folder]
     assert cli.main(command) == Exit.USAGE
     assert "name a full checkout" in capsys.readouterr().err
     assert not Path(folder).exists()
 
 
 def test_mails_that_cannot_be_are_not_written(machine: Machine, capsys) -> None:
-    root = machine.tree(CHECKED_OUT | {DFLASH: LATER[DFLASH]})
+    root = machine.tree(CHECKED_OUT | {KIT: b"another = 1\n"})
     folder = machine.folder / "ported"
-    command = ["port", "v0.5.16", str(root), "--write", str(folder)]
+    command = ["port", "v0.5.16", str(root), "--no-test", "--write", str(folder)]
     assert cli.main(command) == Exit.CONFLICT
     assert not folder.exists()
     assert "no mails were written" in capsys.readouterr().err
@@ -278,7 +296,7 @@ def test_a_folder_that_holds_something_is_not_written_to(machine: Machine) -> No
     root = machine.tree()
     folder = machine.folder / "ported"
     factories.write_files(folder, {"mine.txt": b"mine\n"})
-    command = ["port", "v0.5.16", str(root), "--write", str(folder)]
+    command = ["port", "v0.5.16", str(root), "--no-test", "--write", str(folder)]
     assert cli.main(command) == Exit.USAGE
     assert [path.name for path in folder.iterdir()] == ["mine.txt"]
 
@@ -314,10 +332,10 @@ def test_without_a_past_a_place_must_be_the_only_one(machine: Machine) -> None:
 @pytest.mark.parametrize("form", ["text", "json", "github"])
 def test_every_format_has_verdicts_and_evidence(machine: Machine, capsys, form) -> None:
     root = machine.tree(CHECKED_OUT | {DFLASH: LATER[DFLASH]})
-    command = ["port", "v0.5.16", str(root), "--format", form]
+    command = ["port", "v0.5.16", str(root), "--test", "--format", form]
     assert cli.main(command) == Exit.FINDINGS
     told = capsys.readouterr().out
-    assert "conflict" in told and f"{DFLASH}:5 (prepare) calls evict" in told
+    assert "double fix" in told and "fails on the merged tree" in told
     assert ("::error" in told) == (form == "github")
 
 

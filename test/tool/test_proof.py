@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from world import CLOCK, TEST, fix_mail, mend_clock
 
 from dspark_patches import diff, proof
 from dspark_patches.outcomes import Fault, Outcome
 from dspark_patches.proof import Run
-from dspark_patches.series import Control, Patch
+from dspark_patches.series import Control, Patch, Series
 
 NAME = f"{TEST}::T.test_a"
 ASSERTION = ("AssertionError", "Exception", "BaseException", "object")
@@ -61,7 +63,7 @@ def test_a_skipped_test_is_not_red():
 
 
 def judge(*runs, kind="fix", controls=(), tests=(NAME,)):
-    """Judge one patch; its findings as what they say."""
+    """Judge a series of one patch; its findings as what they say."""
     section = mend_clock() if kind == "fix" else diff.render_add(TEST, b"")
     made = tuple(
         Control(number=1, name=name, why="w", sections=(mend_clock(),))
@@ -69,7 +71,8 @@ def judge(*runs, kind="fix", controls=(), tests=(NAME,)):
     )
     mail = fix_mail(section, tests=tests)
     patch = Patch(number=1, name="0001-x", mail=mail, controls=made)
-    seen, findings = proof.judge("v1", patch, {each.tree: each for each in runs})
+    loaded = Series(base="v1", folder=Path("v1"), patches=(patch,))
+    (seen,), findings = proof.judge(loaded, {each.tree: each for each in runs})
     return seen, [finding.what for finding in findings]
 
 
@@ -91,7 +94,7 @@ def test_a_fix_that_is_red_on_a_control_alone_is_not_proven():
     assert findings == ["none of its tests fails on the pristine tree"]
 
 
-def test_one_test_on_the_pristine_tree_and_one_on_a_control_prove_a_fix():
+def test_the_release_and_a_control_together_prove_a_fix():
     other = f"{TEST}::T.test_b"
     both = [Outcome(id=NAME), Outcome(id=other)]
     seen, findings = judge(
@@ -177,14 +180,15 @@ def test_a_test_that_is_not_there_is_not_red():
 
 
 def test_a_test_that_no_patch_names_is_a_finding():
-    named, other = Outcome(id=NAME), failed(name=f"{TEST}::T.test_b")
-    patch = Patch(number=1, name="0001-x", mail=fix_mail(tests=(NAME,)))
-    (finding,) = proof.unnamed("v1", [patch], run("patched", named, other))
-    assert finding.what == f"no patch names {TEST}::T.test_b"
-    assert finding.file == TEST
+    other = failed(name=f"{TEST}::T.test_b")
+    seen, findings = judge(
+        run("pristine", failed()), run("patched", Outcome(id=NAME), other)
+    )
+    assert (seen.red, seen.green) == (True, True)
+    assert findings == [f"no patch names {TEST}::T.test_b"]
 
 
-def test_the_detail_of_a_finding_is_what_the_test_said():
+def test_the_detail_of_an_outcome_is_all_that_the_test_said():
     said = Fault(type="E", message="m", traceback="Traceback: E\n")
     outcome = Outcome(id=NAME, faults=(said,), output="printed\n")
-    assert proof.detail(outcome) == "Traceback: E\n\nprinted"
+    assert outcome.detail == "Traceback: E\n\nprinted"

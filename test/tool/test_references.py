@@ -20,7 +20,7 @@ from sound import (
     with_fix,
 )
 
-from dspark_patches import bases, references
+from dspark_patches import bases, lint
 
 UNKNOWN = "is not recorded"
 
@@ -126,11 +126,11 @@ def test_a_table_of_another_form_is_refused(
     tmp_path: Path, change: tuple[bytes, bytes]
 ) -> None:
     write_files(tmp_path, {"references.toml": REFERENCES.replace(*change)})
-    with pytest.raises(references.Malformed, match="^references.toml: cannot be read"):
-        references.load(tmp_path / "references.toml")
+    with pytest.raises(lint.Malformed, match="^references.toml: cannot be read"):
+        lint.load_references(tmp_path / "references.toml")
 
 
 def test_our_own_table_can_be_read() -> None:
-    known = references.load(bases.data_root() / TABLE)
+    known = lint.load_references(bases.data_root() / TABLE)
     assert known["sgl-project/sglang#36140"].kind == "issue"
     assert known["sgl-project/sglang#33805"].kind == "pull request"

@@ -1,28 +1,30 @@
-"""Work copies are strict about what they were written for."""
+"""Trees are strict about what they are made of, and share nothing with the cache."""
 
 from __future__ import annotations
-
-import subprocess
 
 import factories
 import msgspec
 import pytest
-from world import CLOCK, FIXED_CLOCK, RELEASED, TEST, TEST_SOURCE, fix_mail, mend_clock
+from world import (
+    CLOCK,
+    FIXED_CLOCK,
+    RELEASED,
+    TEST,
+    TEST_SOURCE,
+    fix_mail,
+    mend_clock,
+    stop_clock,
+)
 
-from dspark_patches import diff, lock, series, trees, wheels
+from dspark_patches import diff, lock, series, trees
 from dspark_patches.errors import Conflict, Precondition
+from dspark_patches.trees import PATCHED, PRISTINE
 
 GUARD = "test/registered/unit/test_guard.py"
+HELPER = "python/sglang/srt/clock_helper.py"
+INIT = "python/sglang/srt/__init__.py"
 
 pytestmark = pytest.mark.usefixtures("no_pip")
-
-
-@pytest.fixture
-def root(world, tmp_path):
-    """A work copy of the fake release."""
-    root = tmp_path / "tree"
-    trees.copy(wheels.obtain(world.release()), root)
-    return root
 
 
 def contents(root):
@@ -33,38 +35,47 @@ def contents(root):
     }
 
 
-def test_a_copy_shares_nothing_with_the_cache(world, root):
-    released = wheels.obtain(factories.make_base())
-    assert contents(root) == RELEASED
-    with (root / CLOCK).open("r+b") as stream:
+def test_each_tree_has_what_it_should(world, tmp_path):
+    base = world.release()
+    stronger = TEST_SOURCE + b"# more\n"
+    first = (
+        factories.make_delete(INIT, b""),
+        mend_clock(),
+        diff.render_add(HELPER, b"help\n"),
+        diff.render_add(TEST, TEST_SOURCE),
+        factories.make_edit(GUARD, b"a\n", b"b\n"),
+    )
+    second = factories.make_edit(CLOCK, FIXED_CLOCK, FIXED_CLOCK + b"# fast\n")
+    world.series(
+        base,
+        fix_mail(*first),
+        fix_mail(second, factories.make_edit(TEST, TEST_SOURCE, stronger)),
+    )
+    world.control(base, "0001-stop", stop_clock())
+    for name in (PRISTINE, PATCHED, "control 0001-stop"):
+        trees.make(base, name, tmp_path / name)
+    assert contents(tmp_path / PRISTINE) == RELEASED | {TEST: stronger}
+    added = {HELPER: b"help\n", TEST: TEST_SOURCE}
+    kept = {path: content for path, content in RELEASED.items() if path != INIT}
+    assert contents(tmp_path / "control 0001-stop") == kept | added
+    fast = {CLOCK: FIXED_CLOCK + b"# fast\n", TEST: stronger}
+    assert contents(tmp_path / PATCHED) == kept | added | fast
+
+
+def test_a_tree_shares_nothing_with_the_cache(world, tmp_path):
+    released = trees.released(world.release())
+    trees.build(tmp_path / "tree", released.package, {})
+    assert contents(tmp_path / "tree") == RELEASED
+    with (tmp_path / "tree" / CLOCK).open("r+b") as stream:
         stream.write(b"scribble")
     assert (released.root / CLOCK).read_bytes() == RELEASED[CLOCK]
 
 
-def test_a_copy_that_cannot_be_written(world, tmp_path):
+def test_a_tree_that_cannot_be_written(world, tmp_path):
     (tmp_path / "tree").write_text("a file in the way")
     with pytest.raises(Precondition, match="cannot be copied") as caught:
-        trees.copy(wheels.obtain(world.release()), tmp_path / "tree")
+        trees.build(tmp_path / "tree", trees.released(world.release()).package, {})
     assert "TMPDIR" in caught.value.next_step
-
-
-def test_edits_additions_and_deletions_apply(root):
-    gone = "python/sglang/srt/__init__.py"
-    sections = (
-        mend_clock(),
-        diff.render_add(TEST, TEST_SOURCE),
-        factories.make_delete(gone, b""),
-    )
-    assert trees.apply(root, sections, "0001-x") == ()
-    expected = {**RELEASED, CLOCK: FIXED_CLOCK, TEST: TEST_SOURCE}
-    del expected[gone]
-    assert contents(root) == expected
-
-
-def test_an_edit_to_a_file_that_wheels_lack_is_left_out(root):
-    edit = factories.make_edit(GUARD, b"a\n", b"b\n")
-    assert trees.apply(root, (mend_clock(), edit), "0001-x") == (GUARD,)
-    assert contents(root) == {**RELEASED, CLOCK: FIXED_CLOCK}
 
 
 @pytest.mark.parametrize(
@@ -74,37 +85,24 @@ def test_an_edit_to_a_file_that_wheels_lack_is_left_out(root):
         factories.make_edit("python/sglang/srt/gone.py", b"a\n", b"b\n"),
         diff.render_add(CLOCK, b"mine\n"),
         factories.make_delete(CLOCK, b"other\n"),
+        msgspec.structs.replace(mend_clock(), new="1" * 40),
     ],
-    ids=["other content", "no file", "already there", "deletes other content"],
+    ids=["other content", "no file", "there already", "deletes other", "lies"],
 )
-def test_a_file_that_is_not_the_expected_one_is_a_conflict(root, section):
-    added = diff.render_add(TEST, TEST_SOURCE)
+def test_a_file_that_is_not_the_expected_one(world, section):
+    root = world.tree("tree", {})
     with pytest.raises(Conflict) as caught:
-        trees.apply(root, (section, added), "v0.5.16/0001-x")
-    assert "v0.5.16/0001-x" in caught.value.message
-    assert section.path in caught.value.message
-    assert contents(root) == RELEASED
+        trees.after({}, root, (section,), "v0.5.16/0001-x")
+    assert f"v0.5.16/0001-x does not fit {section.path}" in caught.value.message
+    assert "expected" in caught.value.cause
 
 
-def test_nothing_applies_twice(root):
-    trees.apply(root, (mend_clock(),), "0001-x")
+def test_nothing_applies_twice(world):
+    root = world.tree("tree", {})
+    once = trees.after({}, root, (mend_clock(),), "0001-x")
+    assert once == {CLOCK: FIXED_CLOCK}
     with pytest.raises(Conflict, match="clock.py"):
-        trees.apply(root, (mend_clock(),), "0001-x")
-    assert contents(root) == {**RELEASED, CLOCK: FIXED_CLOCK}
-
-
-def test_a_result_other_than_promised_is_a_conflict(root):
-    lying = msgspec.structs.replace(mend_clock(), new="1" * 40)
-    with pytest.raises(Conflict, match="other than it promises"):
-        trees.apply(root, (lying,), "0001-x")
-
-
-def test_a_repository_around_the_tree_changes_nothing(root):
-    """Inside a repository, plain git apply skips such a diff and exits 0."""
-    subprocess.run(["git", "init", "-q", str(root.parent)], check=True)
-    (root.parent / ".git" / "info" / "attributes").write_text("* text eol=crlf\n")
-    trees.apply(root, (mend_clock(),), "0001-x")
-    assert (root / CLOCK).read_bytes() == FIXED_CLOCK
+        trees.after(once, root, (mend_clock(),), "0001-x")
 
 
 def test_a_lock_holds_the_released_files_to_their_ids(world):
@@ -113,7 +111,7 @@ def test_a_lock_holds_the_released_files_to_their_ids(world):
     unlocked = trees.released(base)
     found = series.load(base)
     carried = lock.carried_blobs(found, unlocked.root)
-    locked = lock.build(base, found, unlocked.origin.sha256, carried)
+    locked = lock.build(base, found, unlocked.sha256, carried)
     (folder / lock.NAME).write_bytes(lock.render(locked))
     assert trees.released(base) == unlocked
     (unlocked.root / CLOCK).write_bytes(b"tampered\n")

@@ -18,7 +18,7 @@ from machine import (
     state,
 )
 
-from dspark_patches import cli, runner
+from dspark_patches import cli
 from dspark_patches.errors import Exit, Precondition
 from dspark_patches.installs.locate import locate
 from dspark_patches.trial import trial
@@ -69,21 +69,9 @@ def test_a_tree_that_cannot_be_imported_breaks(machine: Machine) -> None:
     assert not found.holds
 
 
-def test_the_targets_own_interpreter_runs_them(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = []
-    run = runner.run
-
-    def recording(tree, selectors, **options):
-        asked.append(options["python"])
-        return run(tree, selectors, **options)
-
-    monkeypatch.setattr(runner, "run", recording)
+def test_the_targets_own_interpreter_runs_them(machine: Machine) -> None:
     target = machine.package(state(3))
-    trial(target)
-    trial(msgspec.structs.replace(target, python=sys.executable))
-    assert asked == [sys.executable, sys.executable]
+    assert trial(target).python == sys.executable
     with pytest.raises(Precondition, match="does not start"):
         trial(msgspec.structs.replace(target, python="/nonexistent/python"))
 

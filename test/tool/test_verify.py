@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import tempfile
+import threading
 from pathlib import Path
 
 import factories
@@ -21,7 +23,6 @@ from world import (
 
 from dspark_patches import diff, runner, verify
 from dspark_patches.errors import Conflict, Precondition, Usage
-from dspark_patches.verify import Options
 
 TICK = f"{TEST}::TestClock.test_tick"
 GUARD = "test/registered/unit/test_guard.py"
@@ -31,7 +32,7 @@ HELPER = "python/sglang/srt/clock_helper.py"
 pytestmark = pytest.mark.usefixtures("no_pip")
 
 
-class Recorder:
+class Recorder(verify.Observer):
     """An observer that keeps what it is told."""
 
     def __init__(self):
@@ -58,8 +59,9 @@ def run(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(scratch))
 
     def run(*bases, observer=None, **options):
+        options = verify.Options(**options)
         try:
-            return verify.verify(bases, Options(**options), observer or Recorder())
+            return verify.verify(bases, options, observer or verify.Observer())
         finally:
             assert not list(scratch.iterdir())
 
@@ -74,7 +76,19 @@ def add_test(source: str) -> diff.Section:
     return diff.render_add(TEST, text(source))
 
 
-def test_a_fix_is_proven(world, run):
+def case(body: str, imports: str = "") -> str:
+    """The source of one test."""
+    return f"""
+        import unittest
+        {imports}
+
+        class TestClock(unittest.TestCase):
+            def test_tick(self):
+                {body}
+        """
+
+
+def test_a_fix_is_proven_and_the_cache_stays(world, run):
     base = world.release()
     world.series(base, fix_mail())
     report = run(base)
@@ -85,12 +99,6 @@ def test_a_fix_is_proven(world, run):
     (test,) = seen.tests
     assert (test.id, test.red_on) == (TICK, ("pristine",))
     assert test.reason == "AssertionError: 1 != 2"
-
-
-def test_the_cache_is_as_it_was(world, run):
-    base = world.release()
-    world.series(base, fix_mail())
-    run(base)
     for path in world.cache.rglob(Path(CLOCK).name):
         assert path.read_bytes() == RELEASED[CLOCK]
     assert not list(world.cache.rglob("__pycache__"))
@@ -98,23 +106,9 @@ def test_the_cache_is_as_it_was(world, run):
 
 def test_an_import_error_is_not_red(world, run):
     base = world.release()
-    source = """
-        import unittest
-
-        from sglang.srt.clock_helper import help_tick
-
-
-        class TestClock(unittest.TestCase):
-            def test_tick(self):
-                self.assertEqual(help_tick(1), 2)
-        """
-    helper = text("""
-        from sglang.srt.clock import tick
-
-
-        def help_tick(now):
-            return tick(now)
-        """)
+    helper = b"from sglang.srt.clock import tick as help_tick\n"
+    imports = "from sglang.srt.clock_helper import help_tick"
+    source = case("self.assertEqual(help_tick(1), 2)", imports)
     sections = (mend_clock(), diff.render_add(HELPER, helper), add_test(source))
     world.series(base, fix_mail(*sections))
     report = run(base)
@@ -129,16 +123,8 @@ def test_an_exception_in_released_code_is_red(world, run):
     broken = RELEASED[CLOCK] + b"\n\ndef longest(rows):\n    return max(rows)\n"
     mended = broken.replace(b"max(rows)", b"max(rows or [0])")
     base = world.release(files={**RELEASED, CLOCK: broken})
-    source = """
-        import unittest
-
-        from sglang.srt.clock import longest
-
-
-        class TestClock(unittest.TestCase):
-            def test_longest(self):
-                self.assertEqual(longest(None), 0)
-        """
+    imports = "from sglang.srt.clock import longest"
+    source = case("self.assertEqual(longest(None), 0)", imports)
     edit = factories.make_edit(CLOCK, broken, mended)
     world.series(base, fix_mail(edit, add_test(source)))
     report = run(base)
@@ -146,55 +132,24 @@ def test_an_exception_in_released_code_is_red(world, run):
     assert "TypeError" in report.results[0].tests[0].reason
 
 
-def test_a_test_that_passes_on_the_released_code_is_a_finding(world, run):
+def test_the_pristine_tree_has_the_kit_and_no_fix(world, run):
     base = world.release()
-    source = """
-        import unittest
-
-
-        class TestClock(unittest.TestCase):
-            def test_nothing(self):
-                print("told")
-        """
-    world.series(base, fix_mail(mend_clock(), add_test(source)))
-    report = run(base)
-    assert not report.ok
-    assert not report.results[0].red
-    assert "none of its tests fails on the pristine tree" in found(report)
-
-
-def test_the_kit_stands_on_the_pristine_tree_and_the_fixes_own_modules_do_not(
-    world, run
-):
-    base = world.release()
-    kit = b"def probe():\n    from sglang.srt.clock import tick\n\n    return tick\n"
-    source = """
-        import importlib.util
-        import unittest
-
-        from sglang.test.kits.clock_kit import probe
-
-
-        class TestClock(unittest.TestCase):
-            def test_tick(self):
-                helper = importlib.util.find_spec("sglang.srt.clock_helper")
-                self.assertIsNotNone(helper)
-                self.assertEqual(probe()(1), 2)
-        """
+    kit = b"from importlib.util import find_spec as find\n"
+    imports = "from sglang.test.kits.clock_kit import find"
+    source = case("self.assertIsNotNone(find('sglang.srt.clock_helper'))", imports)
     sections = (
         mend_clock(),
         diff.render_add(HELPER, b""),
         diff.render_add(KIT, kit),
         add_test(source),
     )
-    sections = tuple(sorted(sections, key=lambda section: section.path))
-    world.series(base, fix_mail(*sections))
+    world.series(base, fix_mail(*sorted(sections, key=lambda section: section.path)))
     report = run(base)
     assert report.ok, found(report)
     assert "unexpectedly None" in report.results[0].tests[0].reason
 
 
-def test_a_later_patch_may_edit_a_test_that_the_series_added(world, run):
+def test_a_later_patch_may_edit_a_test_of_the_series(world, run):
     base = world.release()
     stronger = TEST_SOURCE.replace(b"tick(1), 2", b"tick(2), 3")
     world.series(
@@ -223,58 +178,19 @@ def test_a_test_only_patch_is_proven_by_its_control(world, run):
     assert observer.count == len(observer.runs) == 3
 
 
-def test_a_control_stands_on_its_own_patch_and_not_on_later_ones(world, run):
+def test_a_test_that_proves_nothing_is_a_finding(world, run):
     base = world.release()
-    later = factories.make_edit(CLOCK, FIXED_CLOCK, FIXED_CLOCK + b"# later\n")
-    other = "test/registered/unit/test_other.py"
-    world.series(
-        base,
-        fix_mail(),
-        fix_mail(
-            later,
-            diff.render_add(other, TEST_SOURCE.replace(b"TestClock", b"TestOther")),
-            tests=(other,),
-        ),
-    )
-    world.control(base, "0001-stop-the-clock", stop_clock())
-    report = run(base)
-    assert report.ok, found(report)
-
-
-def test_a_control_that_does_not_fit_is_a_conflict(world, run):
-    base = world.release()
-    world.series(base, fix_mail())
-    world.control(base, "0001-stop-the-clock", mend_clock())
-    with pytest.raises(Conflict, match="v0.5.16/0001-stop-the-clock"):
-        run(base)
-
-
-def test_a_test_that_no_patch_names_is_a_finding(world, run):
-    base = world.release()
-    source = TEST_SOURCE + b"\n    def test_more(self):\n        pass\n"
-    world.series(
-        base, fix_mail(mend_clock(), diff.render_add(TEST, source), tests=(TICK,))
-    )
-    report = run(base)
-    assert found(report) == [f"no patch names {TEST}::TestClock.test_more"]
-
-
-def test_a_name_that_is_no_test_is_a_finding(world, run):
-    base = world.release()
-    world.series(base, fix_mail(tests=(TEST, f"{TEST}::TestGone")))
-    report = run(base)
-    assert not report.results[0].green
-    assert any("TestGone is not green: NoSuchTest" in what for what in found(report))
-
-
-def test_a_test_that_fails_when_patched_is_not_green(world, run):
-    base = world.release()
-    source = TEST_SOURCE.replace(b"tick(1), 2", b"tick(1), 3")
-    world.series(base, fix_mail(mend_clock(), diff.render_add(TEST, source)))
+    more = TEST_SOURCE.replace(b"tick(1), 2", b"tick(1), 3")
+    more += b"\n    def test_more(self):\n        pass\n"
+    section = diff.render_add(TEST, more)
+    tests = (TICK, f"{TEST}::TestGone")
+    world.series(base, fix_mail(mend_clock(), section, tests=tests))
     report = run(base)
     (seen,) = report.results
-    assert (seen.red, seen.green) == (True, False)
-    (finding,) = report.findings
+    assert (seen.red, seen.green) == (False, False)
+    assert f"no patch names {TEST}::TestClock.test_more" in found(report)
+    assert any("TestGone is not green: NoSuchTest" in what for what in found(report))
+    (finding,) = [f for f in report.findings if f.what.startswith(TICK)]
     assert "is not green: AssertionError: 2 != 3" in finding.what
     assert "in test_tick" in finding.detail
 
@@ -289,11 +205,18 @@ def test_what_wheels_do_not_carry_is_left_out_and_said(world, run):
     assert report.results[0].left_out == (GUARD,)
 
 
-def test_a_mail_for_another_release_is_a_conflict_and_calls_off_the_rest(world, run):
-    base = world.release(files={**RELEASED, CLOCK: b"def tick():\n    pass\n"})
-    world.series(base, fix_mail())
+def test_a_mail_or_control_that_does_not_fit_is_a_conflict(world, run):
+    first = world.release(files={**RELEASED, CLOCK: b"def tick():\n    pass\n"})
+    second = world.release("v0.5.17")
+    for base in (first, second):
+        world.series(base, fix_mail())
+    world.control(second, "0001-stop-the-clock", mend_clock())
     with pytest.raises(Conflict, match="v0.5.16/0001-patch does not fit"):
-        run(base, jobs=1)
+        run(first)
+    with pytest.raises(Conflict, match="v0.5.17/0001-stop-the-clock does not fit"):
+        run(second)
+    with pytest.raises(Usage, match="v0.5.18 has no series"):
+        run(world.release("v0.5.18"))
 
 
 def test_several_bases_are_told_in_the_order_asked_for(world, run):
@@ -324,29 +247,20 @@ def test_trees_are_kept_where_asked(world, run, tmp_path):
         run(base, keep=tmp_path / "kept")
 
 
-def test_a_base_without_a_series_is_a_usage_error(world, run):
-    with pytest.raises(Usage, match="v0.5.16 has no series"):
-        run(world.release())
-
-
-def test_an_interruption_ends_the_runs_and_leaves_nothing(world, run, monkeypatch):
+def test_an_interruption_that_a_thread_receives_ends_all(world, run, monkeypatch):
     base = world.release()
     world.series(base, fix_mail())
-    called_off = []
+    ended = []
+    first = threading.Lock()
 
-    def hang(root, selectors, *, timeout, cancel, parent):
-        cancel.wait(30)
-        called_off.append(cancel.is_set())
-        raise runner.Cancelled
-
-    class Impatient(Recorder):
-        def planned(self, count):
-            monkeypatch.setattr(verify, "as_completed", interrupt)
-
-    def interrupt(futures):
-        raise KeyboardInterrupt
+    def hang(root, selectors, *, timeout, server):
+        if first.acquire(blocking=False):
+            signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+        server._process.wait()
+        ended.append(server.pid)
+        return ()
 
     monkeypatch.setattr(runner, "run", hang)
     with pytest.raises(KeyboardInterrupt):
-        run(base, observer=Impatient())
-    assert called_off == [True, True]
+        run(base)
+    assert ended

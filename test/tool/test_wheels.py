@@ -1,22 +1,26 @@
-"""A base's released files: downloaded once, whole or absent."""
+"""A base's released files: downloaded once, unpacked without trust, whole or absent."""
 
 from __future__ import annotations
 
 import errno
 import hashlib
 import os
+import stat
 import subprocess
 import sys
 import time
+import zipfile
 from pathlib import Path
 
 import factories
 import pytest
 from world import CLOCK, RELEASED
 
-from dspark_patches import bases, unpack, wheels
+from dspark_patches import bases, wheels
 from dspark_patches.diff import blob_id
-from dspark_patches.errors import BadInput, Exit, Precondition
+from dspark_patches.errors import BadInput, Precondition
+
+PACKAGE = {"sglang/__init__.py": b"", "sglang/a.py": b"a = 1\n"}
 
 
 def sha256(path: Path) -> str:
@@ -28,84 +32,71 @@ def left_behind(world) -> list[str]:
     return sorted(path.name for path in world.cache.glob("bases/*/*"))
 
 
-def test_a_wheel_becomes_a_tree(world):
+def forbidden(*args, **kwargs):
+    raise AssertionError("a process was started")
+
+
+def test_a_wheel_becomes_a_tree_once(world, monkeypatch):
     base = world.release()
     released = wheels.obtain(base)
     for path, content in RELEASED.items():
         assert (released.root / path).read_bytes() == content
-    assert released.origin.sha256 == sha256(world.shelf / base.wheel)
-    assert left_behind(world) == [released.origin.sha256[:16]]
-
-
-def test_a_warm_cache_needs_no_pip(world, monkeypatch):
-    base = world.release()
-    first = wheels.obtain(base)
-
-    def forbidden(*args, **kwargs):
-        raise AssertionError("a process was started")
-
+    assert released.sha256 == sha256(world.shelf / base.wheel)
+    assert left_behind(world) == [released.sha256[:16]]
     monkeypatch.setattr(subprocess, "run", forbidden)
-    assert wheels.obtain(base) == first
-    assert wheels.obtain(base, first.origin.sha256) == first
+    assert wheels.obtain(base, released.sha256) == released
 
 
-def test_another_wheel_in_the_cache_is_not_taken(world):
+@pytest.mark.parametrize("cached", [False, True])
+def test_no_wheel_but_the_locked_one_is_taken(world, cached):
     base = world.release()
-    wheels.obtain(base)
-    with pytest.raises(Precondition, match="not the wheel that is locked"):
+    found = sha256(world.shelf / base.wheel)
+    if cached:
+        wheels.obtain(base)
+    with pytest.raises(Precondition, match="not the wheel that is locked") as caught:
         wheels.obtain(base, "0" * 64)
+    assert found in caught.value.cause
+    assert left_behind(world) == [found[:16]] * cached
 
 
-def test_a_wheel_that_is_not_the_locked_one_leaves_nothing(world):
-    base = world.release()
-    with pytest.raises(Precondition) as caught:
-        wheels.obtain(base, "0" * 64)
-    assert sha256(world.shelf / base.wheel) in caught.value.cause
-    assert left_behind(world) == []
-
-
-def test_no_wheel_to_be_had_says_so_and_leaves_nothing(world):
+def test_no_wheel_to_be_had(world):
     base = world.release()
     (world.shelf / base.wheel).unlink()
     with pytest.raises(Precondition) as caught:
         wheels.obtain(base)
-    assert caught.value.exit_code == Exit.PRECONDITION
     assert base.wheel in caught.value.message
     assert "No matching distribution" in caught.value.cause
     assert "PIP_FIND_LINKS" in caught.value.next_step
     assert left_behind(world) == []
 
 
-def test_a_truncated_wheel_is_refused_and_leaves_nothing(world):
+def test_a_truncated_wheel_leaves_nothing(world):
     base = world.release()
     wheel = world.shelf / base.wheel
     wheel.write_bytes(wheel.read_bytes()[:-40])
-    with pytest.raises((Precondition, BadInput)) as caught:
+    with pytest.raises((Precondition, BadInput), match=base.wheel):
         wheels.obtain(base)
-    assert caught.value.exit_code == Exit.PRECONDITION
-    assert base.wheel in caught.value.message
     assert left_behind(world) == []
 
 
-def test_a_full_disk_while_pip_downloads(world, monkeypatch):
-    base = world.release()
+def pip_is_out_of_space(*args, **kwargs):
     said = "ERROR: Could not install: [Errno 28] No space left on device\n"
-    full = subprocess.CompletedProcess([], 1, "", said)
-    monkeypatch.setattr(subprocess, "run", lambda *args, **kwargs: full)
-    with pytest.raises(Precondition, match="the disk is full"):
-        wheels.obtain(base)
-    assert left_behind(world) == []
+    return subprocess.CompletedProcess([], 1, "", said)
 
 
-def test_a_full_disk_while_unpacking(world, monkeypatch):
+def half_unpacked(wheel, to):
+    to.mkdir(parents=True)
+    (to / "half").touch()
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize(
+    ("name", "full"),
+    [("subprocess.run", pip_is_out_of_space), ("unpack", half_unpacked)],
+)
+def test_a_full_disk(world, monkeypatch, name, full):
     base = world.release()
-
-    def full(wheel, to):
-        to.mkdir(parents=True)
-        (to / "half").touch()
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(unpack, "package", full)
+    monkeypatch.setattr(f"dspark_patches.wheels.{name}", full)
     with pytest.raises(Precondition, match="the disk is full") as caught:
         wheels.obtain(base)
     assert "DSPARK_CACHE" in caught.value.next_step
@@ -119,7 +110,7 @@ def test_a_cache_that_cannot_be_written(world):
         wheels.obtain(base)
 
 
-def test_processes_that_prepare_the_same_base_at_once_agree(world):
+def test_processes_that_prepare_a_base_at_once_agree(world):
     base = world.release()
     code = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
@@ -136,7 +127,7 @@ def test_processes_that_prepare_the_same_base_at_once_agree(world):
     assert len(left_behind(world)) == 1
 
 
-def test_what_a_killed_process_left_is_removed_once_it_is_old(world):
+def test_what_a_killed_process_left_goes_once_it_is_old(world):
     base = world.release()
     folder = world.cache / "bases" / base.tag
     old, young = folder / ".tmp-old", folder / ".tmp-young"
@@ -145,8 +136,7 @@ def test_what_a_killed_process_left_is_removed_once_it_is_old(world):
     day_before = time.time() - 2 * 24 * 3600
     os.utime(old, (day_before, day_before))
     wheels.obtain(base)
-    assert not old.exists()
-    assert young.exists()
+    assert (old.exists(), young.exists()) == (False, True)
 
 
 def test_a_file_that_changed_in_the_cache_is_found(world):
@@ -163,7 +153,7 @@ def test_a_file_that_changed_in_the_cache_is_found(world):
     assert caught.value.cause == "missing"
 
 
-def test_pip_is_asked_for_the_pinned_wheel_and_never_for_sources():
+def test_pip_is_asked_for_the_pinned_wheel_alone():
     arguments = wheels.download_arguments(bases.load()["v0.5.22"])
     assert arguments[-1] == "sglang==0.5.22"
     assert {
@@ -174,12 +164,8 @@ def test_pip_is_asked_for_the_pinned_wheel_and_never_for_sources():
         "--abi=cp311",
         "--platform=manylinux_2_34_x86_64",
     } <= set(arguments)
-
-
-def test_a_pin_that_is_no_wheel_name_is_refused():
-    broken = factories.make_base("v1 of something")
     with pytest.raises(BadInput, match="bases.toml"):
-        wheels.download_arguments(broken)
+        wheels.download_arguments(factories.make_base("v1 of something"))
 
 
 def test_the_cache_is_the_users_unless_told(monkeypatch, tmp_path):
@@ -187,3 +173,59 @@ def test_the_cache_is_the_users_unless_told(monkeypatch, tmp_path):
     assert wheels.cache_dir() == tmp_path
     monkeypatch.delenv("DSPARK_CACHE")
     assert wheels.cache_dir().name == "dspark-patches"
+
+
+def make_zip(folder, *extra, files=PACKAGE):
+    """A zip of ``files``, then of ``extra`` (name or ZipInfo, content) pairs."""
+    with zipfile.ZipFile(folder / "w.whl", "w") as archive:
+        for name, content in (*files.items(), *extra):
+            archive.writestr(name, content)
+    return folder / "w.whl"
+
+
+def test_only_the_package_is_unpacked_and_no_extension(tmp_path):
+    wheel = make_zip(
+        tmp_path,
+        ("sglang/srt/_core.cpython-310-x86_64-linux-gnu.so", b"ELF"),
+        ("sglang/srt/kernel.cu", b"// cuda"),
+        ("sglang-1.dist-info/METADATA", b""),
+        ("tools/x.py", b""),
+    )
+    to = tmp_path / "to"
+    wheels.unpack(wheel, to)
+    found = {path.relative_to(to).as_posix() for path in to.rglob("*.*")}
+    assert found == {*PACKAGE, "sglang/srt/kernel.cu"}
+
+
+@pytest.mark.parametrize(
+    "name", ["../../evil.py", "srt/../../../evil.py", "/evil.py", "..\\evil.py"]
+)
+def test_no_path_climbs_out(tmp_path, name):
+    wheel = make_zip(tmp_path, (f"sglang/{name}", b""))
+    wheels.unpack(wheel, tmp_path / "a" / "to")
+    assert {path.name for path in tmp_path.iterdir()} == {"a", wheel.name}
+    assert [path.name for path in (tmp_path / "a").iterdir()] == ["to"]
+
+
+@pytest.mark.parametrize("kind", [stat.S_IFLNK, stat.S_IFIFO, stat.S_IFCHR])
+def test_an_entry_becomes_a_plain_file(tmp_path, kind):
+    entry = zipfile.ZipInfo("sglang/link.py")
+    entry.external_attr = (kind | 0o777) << 16
+    wheels.unpack(make_zip(tmp_path, (entry, b"/etc/passwd")), tmp_path / "to")
+    found = tmp_path / "to" / "sglang" / "link.py"
+    assert stat.S_ISREG(found.lstat().st_mode)
+
+
+def test_what_is_no_wheel_of_sglang_is_refused(tmp_path, monkeypatch):
+    with pytest.raises(BadInput, match="no package"):
+        wheels.unpack(make_zip(tmp_path, files={"o/__init__.py": b""}), tmp_path / "o")
+    wheel = make_zip(tmp_path)
+    whole = wheel.read_bytes()
+    for broken in (whole[:-30], whole.replace(b"a = 1\n", b"a = 2\n", 1)):
+        wheel.write_bytes(broken)
+        with pytest.raises(BadInput, match="truncated or corrupt"):
+            wheels.unpack(wheel, tmp_path / "to")
+    wheel.write_bytes(whole)
+    monkeypatch.setattr(wheels, "MAX_BYTES", 5)
+    with pytest.raises(BadInput, match="unpacks to over 5 bytes"):
+        wheels.unpack(wheel, tmp_path / "to")

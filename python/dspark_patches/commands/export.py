@@ -68,9 +68,9 @@ def command(
     if not chosen:
         raise Usage("no base has a series yet", next_step="add a mail below patches/")
     if tree:
-        _write(_from(chosen[0], tree), f"`dspark-patches lock {chosen[0].tag}`")
+        write(_from(chosen[0], tree), f"`dspark-patches lock {chosen[0].tag}`")
     elif texts:
-        _write(_texts(chosen, texts), "paste one as a pull request's text")
+        write(_texts(chosen, texts), "paste one as a pull request's text")
     elif only_check:
         found = [finding for one in chosen for finding in _differences(one)]
         failed = print_findings(form, found, f"{len(chosen)} series")
@@ -79,7 +79,7 @@ def command(
         changes: dict[Path, bytes | None] = {}
         for one in chosen:
             changes |= _anew(one)
-        _write(changes, "`dspark-patches lock`")
+        write(changes, "`dspark-patches lock`")
 
 
 def _written(one: Base) -> dict[str, bytes]:
@@ -128,8 +128,10 @@ def _texts(chosen: tuple[Base, ...], folder: Path) -> dict[Path, bytes | None]:
     }
 
 
-def _write(changes: dict[Path, bytes | None], next_step: str) -> None:
+def write(changes: dict[Path, bytes | None], next_step: str = "") -> None:
+    """Write or, for None, remove files of the clone, and tell which."""
     replace_all(changes)
     for path, content in sorted(changes.items()):
         report.line(f"{'removed' if content is None else 'wrote'} {path}")
-    report.line(f"next: {next_step}" if changes else "nothing changed")
+    if next_step:
+        report.line(f"next: {next_step}" if changes else "nothing changed")

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import click
-import msgspec
 
 from .. import bases, derive, lock, report, series, trees
 from ..errors import Usage
 from ..files import replace_all
-from ..guard import guards
 
 
 @click.command(name="lock")
@@ -32,10 +30,8 @@ def command(base: tuple[str, ...]) -> None:
         loaded = series.load(one)
         released = trees.released(one, lambda text: report.line(text, stderr=True))
         carried = lock.carried_blobs(loaded, released.root)
-        built = lock.build(one, loaded, released.origin.sha256, carried)
-        built = lock.guarded(built, *guards.build(loaded, released.root))
         known = derive.features(bases.data_root(), released.root)
-        built = msgspec.structs.replace(built, features=known)
+        built = lock.build(one, loaded, released.sha256, carried, known)
         written[lock.path_of(one)] = lock.render(built)
     replace_all(written)
     for path in written:

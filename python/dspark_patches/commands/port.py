@@ -10,9 +10,12 @@ from .. import bases, report
 from ..errors import Conflict, Exit, Usage
 from ..files import replace_all
 from ..installs.locate import locate
-from ..port.port import Report, port
-from ..report_port import print_port
+from ..port.port import PatchVerdict, Report, port
+from ..port.section import Verdict
+from ..port.twice import tested
 from . import options
+
+_WIDTH = max(len(str(verdict)) for verdict in Verdict)
 
 
 @click.command(name="port")
@@ -25,10 +28,23 @@ from . import options
     metavar="DIR",
     help="Write the ported mails there, when all are clean or moved.",
 )
+@click.option(
+    "--test/--no-test",
+    "test",
+    default=None,
+    help="Run the series' tests on the merged tree; --write wants one or the other.",
+)
+@options.python
 @options.form
 @click.pass_context
 def command(
-    context: click.Context, base: str, target: Path, folder: Path | None, form: str
+    context: click.Context,
+    base: str,
+    target: Path,
+    folder: Path | None,
+    test: bool | None,
+    python: str | None,
+    form: str,
 ) -> None:
     """Say what each patch of BASE would do on TARGET, which is no known base.
 
@@ -38,29 +54,82 @@ def command(
     upstreamed        TARGET has all of it already
     partly upstreamed TARGET has some of it
     gone              a file that it edits is not there
-    conflict          none of these; also when it fits and TARGET does in another
-                      place what the patch adds or takes away
+    conflict          none of these, or its tests fail on the merged tree
+    double fix        it fits, and its tests pass without it and fail with it
 
-    TARGET is only read. What is clean or moved still has to be tested.
+    TARGET is only read. A fork may have cured a fault elsewhere, so that a patch
+    fits and does it twice: with --test, where all patches fit, the series' tests
+    run on a copy that has them, with --python. That runs code of TARGET.
 
     \b
     Examples:
       dspark-patches port v0.5.16 ~/my-fork
-      dspark-patches port v0.5.16 ~/my-fork --write /tmp/ported
+      dspark-patches port v0.5.16 ~/my-fork --test --write /tmp/ported
       git -C ~/my-fork am /tmp/ported/*.patch
-      dspark-patches test ~/my-fork
 
     Ends with 0 when every patch is clean, moved or upstreamed, with 1 when
     not, with 4 when --write asks for mails that there cannot be.
     """
-    one = bases.find(base)
-    found = port(one, locate(target), lambda text: report.line(text, stderr=True))
-    good = print_port(form, found)
+
+    def notify(text: str) -> None:
+        report.line(text, stderr=True)
+
+    if folder and test is None:
+        raise Usage(
+            "mails are written of tested patches",
+            cause="a fork may do already what a patch that fits would do",
+            next_step=f"add --test, which runs code of {target} on a copy, or --no-test",
+        )
+    place = locate(target, python)
+    found = port(bases.find(base), place, notify)
+    if test and found.good:
+        found = tested(found, place, notify)
+    _print(form, found)
     if folder:
         _write(found, folder)
-        report.line(f"wrote {len(found.mails)} mails into {folder}", stderr=True)
-        report.line(f"next: git -C {found.target} am {folder}/*.patch", stderr=True)
-    context.exit(Exit.OK if good else Exit.FINDINGS)
+        notify(f"wrote {len(found.patches)} mails into {folder}")
+        notify(f"next: git -C {found.target} am {folder}/*.patch")
+    context.exit(Exit.OK if found.good else Exit.FINDINGS)
+
+
+def _print(form: str, found: Report) -> None:
+    if form == "json":
+        shown = ("base", "target", "fits", "tested", "left_out")
+        told = {name: getattr(found, name) for name in shown}
+        patches = [
+            {
+                "patch": one.patch.name,
+                "kind": one.patch.kind,
+                "verdict": str(one.verdict),
+                "evidence": one.evidence,
+            }
+            for one in found.patches
+        ]
+        report.json({"ok": found.good, **told, "patches": patches})
+        return
+    report.line(f"the series of {found.base} on {found.target}")
+    for one in found.patches:
+        _print_verdict(form, found.base, one)
+    if found.left_out:
+        report.line(f"left out, not carried there: {', '.join(found.left_out)}")
+    if not found.tested:
+        report.line("not tested: what fits may be done there already; --test tells")
+    if found.fits:
+        report.line("next: --write DIR writes the ported mails")
+    else:
+        report.line(f"next: dspark-patches test {found.target}")
+
+
+def _print_verdict(form: str, base: str, one: PatchVerdict) -> None:
+    also = " (test)" if one.patch.kind == "test" else ""
+    good = one.verdict <= Verdict.UPSTREAMED
+    style = "green" if good else "red"
+    report.line(f"  {one.verdict!s:{_WIDTH}}  {one.patch.name}{also}", style=style)
+    for text in one.evidence:
+        report.line(f"  {'':{_WIDTH}}    {text}")
+    if form == "github" and not good:
+        message = "\n".join([f"{one.patch.name}: {one.verdict}", *one.evidence])
+        report.annotation("error", message, title=f"port {base}")
 
 
 def _write(found: Report, folder: Path) -> None:
@@ -78,4 +147,4 @@ def _write(found: Report, folder: Path) -> None:
         )
     if folder.exists() and any(folder.iterdir()):
         raise Usage(f"{folder} is not empty", next_step="name a new folder")
-    replace_all({folder / f"{n}.patch": data for n, data in found.mails.items()})
+    replace_all({folder / f"{n}.patch": data for n, data in found.mails().items()})

@@ -5,13 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
+import msgspec
 
 from .. import report, runner
 from ..errors import Exit
 from ..installs.locate import locate
-from ..report_trial import print_trial
-from ..trial import trial
+from ..trial import Held, Trial, trial
 from . import options
+
+_MEANING = {
+    "passed": ("holds", "green"),
+    "failed": ("does not hold", "red"),
+    "error": ("breaks", "red"),
+    "skipped": ("skipped", "yellow"),
+}
+_WIDTH = max(len(word) for word, _ in _MEANING.values())
 
 
 @click.command(name="test")
@@ -55,5 +63,37 @@ def command(
         timeout=timeout,
         notify=lambda text: report.line(text, stderr=True),
     )
-    print_trial(form, found)
+    if form == "json":
+        report.json({"ok": found.holds, **msgspec.to_builtins(found)})
+    else:
+        _print(form, found)
     context.exit(Exit.OK if found.holds else Exit.FINDINGS)
+
+
+def _print(form: str, found: Trial) -> None:
+    """Print what every test said, patch by patch."""
+    report.line(f"the tests of {found.base} on {found.target}, with {found.python}")
+    patch = None
+    for held in sorted(found.tests, key=lambda held: held.patch):
+        if held.patch != patch:
+            patch = held.patch
+            report.line(f"{patch or 'named by no patch'}:")
+        _print_test(held)
+        if form == "github" and held.status in ("failed", "error"):
+            message = f"{held.test}: {held.reason}"
+            report.annotation("error", message, title=f"test {found.base}")
+    told = report.counts(held.status for held in found.tests)
+    report.line(f"ok: {told}" if found.holds else f"not all hold: {told}")
+    if {held.status for held in found.tests} == {"error"}:
+        report.line("next: name an interpreter that has SGLang's packages: --python")
+    elif not found.holds:
+        report.line(f"next: dspark-patches status {found.target}")
+
+
+def _print_test(held: Held) -> None:
+    word, style = _MEANING[held.status]
+    file, _, name = held.test.partition("::")
+    report.line(f"  {word:{_WIDTH}}  {name or file}", style=style)
+    if held.status != "passed":
+        reasons = "; ".join(dict.fromkeys(held.reason.split("; ")))
+        report.line(f"  {'':{_WIDTH}}    {reasons}")

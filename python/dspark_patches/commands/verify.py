@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import click
+from rich.box import SIMPLE
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TimeElapsedColumn,
+)
+from rich.table import Table
 
-from .. import bases, runner
+from .. import bases, report, runner
 from .. import verify as job
-from ..errors import Exit, Usage
-from ..report_verify import verify_reporter
+from ..errors import Exit
+from ..findings import Finding
+from ..proof import PatchProof, Run
+from ..report_findings import print_finding
 from . import options as shared
 
 
@@ -62,11 +74,90 @@ def command(
 
     Ends with 0 when all is proven, 1 when not, 3 when it could not be tried.
     """
-    chosen = tuple(map(bases.find, dict.fromkeys(base))) or bases.with_series()
-    if not chosen:
-        raise Usage("no base has a series yet", next_step="add a mail below patches/")
+    chosen = bases.chosen(base)
     options = job.Options(jobs=jobs, timeout=timeout, keep=keep)
-    with verify_reporter(form) as reporter:
+    with Reporter(form) as reporter:
         seen = job.verify(chosen, options, reporter)
         reporter.finish(seen)
     context.exit(Exit.OK if seen.ok else Exit.FINDINGS)
+
+
+class Reporter(job.Observer):
+    """Tells of a verification as it goes, with a bar where a terminal shows it."""
+
+    def __init__(self, form: str) -> None:
+        self._form = form
+        self._started = time.monotonic()
+        stderr = report.console(stderr=True)
+        self._progress = Progress(
+            SpinnerColumn(),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=stderr,
+            transient=True,
+            redirect_stdout=False,
+            disable=not stderr.is_terminal,
+        )
+
+    def __enter__(self) -> Reporter:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._progress.stop()
+
+    def note(self, message: str) -> None:
+        text = report.printable(message)
+        self._progress.console.print(text, soft_wrap=True, style="dim")
+
+    def planned(self, count: int) -> None:
+        self._task = self._progress.add_task("trees", total=count)
+
+    def ran(self, run: Run) -> None:
+        told = report.counts(outcome.status for outcome in run.outcomes.values())
+        self.note(f"{run.base}: {run.tree}: {told} ({run.seconds:.0f} s)")
+        self._progress.advance(self._task)
+
+    def judged(
+        self, proofs: tuple[PatchProof, ...], findings: tuple[Finding, ...]
+    ) -> None:
+        if self._form == "json":
+            return
+        # The bar and the results may share one terminal.
+        self._progress.stop()
+        if self._form == "text":
+            report.console().print(_table(proofs))
+            for proof in proofs:
+                for path in proof.left_out:
+                    why = "since no wheel carries it"
+                    report.line(f"left out of {proof.patch}, {why}: {path}")
+        for finding in findings:
+            print_finding(self._form, finding)
+        self._progress.start()
+
+    def finish(self, seen: job.Report) -> None:
+        """Print what is left to say when all is done."""
+        self._progress.stop()
+        if self._form == "json":
+            report.json(seen)
+            return
+        tags = ", ".join(dict.fromkeys(result.base for result in seen.results))
+        proven = sum(result.red and result.green for result in seen.results)
+        seconds = time.monotonic() - self._started
+        told = f"{proven} of {len(seen.results)} patches red, then green "
+        told += f"({tags}; {seconds:.0f} s)"
+        found = f"findings: {len(seen.findings)}; "
+        report.line(f"ok: {told}" if seen.ok else found + told)
+
+
+def _table(proofs: tuple[PatchProof, ...]) -> Table:
+    table = Table(title=proofs[0].base, title_justify="left", box=SIMPLE)
+    table.add_column("patch", overflow="fold")
+    for name in ("kind", "red", "green"):
+        table.add_column(name)
+    table.add_column("tests", justify="right")
+    for proof in proofs:
+        marks = ("yes" if proven else "NO" for proven in (proof.red, proof.green))
+        table.add_row(proof.patch, proof.kind, *marks, str(len(proof.tests)))
+    return table

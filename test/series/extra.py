@@ -1,4 +1,4 @@
-"""The wide matrix: more tests for each patch than a mail should carry.
+"""Extra parametrized tests of each patch, kept out of the mails.
 
 ``cases/NNNN/test_*.py`` belong to patch NNNN of every series. They are joined
 to the patch as if its mail added and named them, so that they too must be red
@@ -23,7 +23,7 @@ CASES = Path(__file__).parent / "cases"
 
 
 def load(base: Base) -> series.Series:
-    """A base's series, each patch joined by its wide tests."""
+    """A base's series, each patch joined by its extra tests."""
     loaded = series.load(base)
     patches = tuple(_join(loaded, patch) for patch in loaded.patches)
     return msgspec.structs.replace(loaded, patches=patches)
@@ -33,7 +33,7 @@ def _join(loaded: series.Series, patch: series.Patch) -> series.Patch:
     files = sorted((CASES / f"{patch.number:04d}").glob("test_*.py"))
     if not files:
         return patch
-    paths = [f"test/wide/{file.parent.name}/{file.name}" for file in files]
+    paths = [f"test/extra/{file.parent.name}/{file.name}" for file in files]
     sections = [render_add(p, f.read_bytes()) for p, f in zip(paths, files)]
     mail = msgspec.structs.replace(
         patch.mail,

@@ -1,0 +1,107 @@
+"""What a series makes of each file, patch by patch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import msgspec
+
+from .diff import ZEROS, Section
+from .patching import forward
+from .series import Series
+
+Content = bytes | None
+# Finds a base's file by its path and blob id; None where it is not at hand.
+Find = Callable[[str, str], bytes | None]
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """What one section does to the base's file; None stands for no file.
+
+    ``known`` is false where the base's file is not at hand: wheels do not
+    carry all of the repository, and a shallow clone not all of its past.
+    """
+
+    section: Section
+    known: bool
+    before: bytes | None = None
+    after: bytes | None = None
+
+
+Steps = dict[str, tuple[Step, ...]]
+
+
+def steps(series: Series, find: Find) -> Steps:
+    """Every patch's steps on the base, by the patch's name.
+
+    Args:
+        series: the series.
+        find: finds the base's files.
+
+    Raises:
+        Conflict: a file is not what the series was written for.
+    """
+    now: dict[str, bytes | None] = {}
+    lost: set[str] = set()
+    found: Steps = {}
+    for patch in series.patches:
+        made = []
+        for section in patch.mail.sections:
+            path = section.path
+            if path not in now:
+                new = section.old == ZEROS
+                now[path] = None if new else find(path, section.old)
+                if now[path] is None and not new:
+                    lost.add(path)
+            if path in lost:
+                made.append(Step(section=section, known=False))
+                continue
+            before, now[path] = now[path], forward(now[path], section)
+            made.append(
+                Step(section=section, known=True, before=before, after=now[path])
+            )
+        found[patch.name] = tuple(made)
+    return found
+
+
+def in_folder(root: Path) -> Find:
+    """Find a base's files below ``root``, which holds ``python/sglang``."""
+
+    def find(path: str, blob: str) -> bytes | None:
+        file = root / path
+        return file.read_bytes() if file.is_file() else None
+
+    return find
+
+
+class Files:
+    """What a series makes of a release's files, patch by patch."""
+
+    def __init__(self, find: Find) -> None:
+        self._find = find
+        self._made: dict[str, list[tuple[int, Content]]] = {}
+
+    def read(self, series: Series) -> Files:
+        """Take in a sound series."""
+        made = steps(series, self._find)
+        for patch in series.patches:
+            for step in made[patch.name]:
+                if step.known:
+                    self.put(step.section.path, patch.number, step.after)
+        return self
+
+    def put(self, path: str, number: int, content: Content) -> None:
+        """Let a patch leave a file so."""
+        self._made.setdefault(path, []).append((number, content))
+
+    def at(self, path: str, number: int) -> Content:
+        """A file after all patches up to a number; None for no file."""
+        made = [content for n, content in self._made.get(path, ()) if n <= number]
+        return made[-1] if made else self._find(path, "")
+
+    def contents(self) -> Iterable[bytes]:
+        """Every content that a touched file has at some time."""
+        for path, made in self._made.items():
+            found = (self._find(path, ""), *(content for _, content in made))
+            yield from (content for content in found if content is not None)

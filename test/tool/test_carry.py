@@ -1,0 +1,233 @@
+"""An edit of one release's patch goes into the others, or is shown not to fit."""
+
+from __future__ import annotations
+
+import pytest
+from factories import make_edit, make_repository, write_files
+from machine import mail_of
+from world import World
+
+from dspark_patches import bases, cli, mail, series
+from dspark_patches.diff import hunks
+from dspark_patches.errors import Exit
+
+pytestmark = pytest.mark.usefixtures("no_pip")
+
+CLOCK = "python/sglang/srt/clock.py"
+TEST = "test/registered/unit/test_clock.py"
+OLD = b"""\
+import time
+
+
+def tick(now):
+    return now
+
+
+def wait(now):
+    return now
+
+
+def stop(now):
+    return now
+
+
+def rest(now):
+    return now
+"""
+# What the next release is like: other lines above, others around.
+NEXT = b"# Moved.\n\n" + OLD[: -len(b"now\n")] + b"0\n"
+ONE = (b"def tick(now):\n", b"def tick(now):\n    now += 1\n")
+WAIT = (b"def wait(now):\n", b"def wait(now):\n    now += 3\n")
+TWO = (b"def stop(now):\n    return now", b"def stop(now):\n    return None")
+
+
+class Clone:
+    """A clone with two releases, whose series have the same two patches."""
+
+    def __init__(self, world: World, later: bytes = NEXT) -> None:
+        self.root = world.data
+        self.old = world.release(
+            "v0.5.16", {"python/sglang/__init__.py": b"", CLOCK: OLD}
+        )
+        self.next = world.release(
+            "v0.5.17", {"python/sglang/__init__.py": b"", CLOCK: later}
+        )
+        write_files(self.root, {TEST: b"test = 1\n"})
+        for base, released in ((self.old, OLD), (self.next, later)):
+            self.write(base.tag, released, ONE, TWO)
+        self.git = make_repository(self.root, {})
+
+    def write(self, tag: str, released: bytes, *edits: tuple[bytes, bytes]) -> None:
+        """Let a series be these edits, one after the other; the last adds the test."""
+        state = {CLOCK: released}
+        for number, (before, after) in enumerate(edits, 1):
+            assert before in state[CLOCK]
+            made = state | {CLOCK: state[CLOCK].replace(before, after)}
+            made |= {TEST: b"test = 1\n"} if number == len(edits) else {}
+            self.put(tag, number, mail_of(state, made, f"Patch {number}"))
+            state = made
+
+    def put(self, tag: str, number: int, value: mail.Mail) -> None:
+        path = self.root / "patches" / tag / f"{number:04}-patch.patch"
+        write_files(path.parent, {path.name: mail.render(value)})
+
+    def files(self, tag: str) -> dict[str, bytes]:
+        folder = self.root / "patches" / tag
+        found = (path for path in folder.rglob("*") if path.is_file())
+        return {
+            path.relative_to(folder).as_posix(): path.read_bytes() for path in found
+        }
+
+    def carry(self, *options: str) -> int:
+        return cli.main(["carry", "v0.5.16", *options])
+
+    def changes(self, tag: str) -> list[list[bytes]]:
+        """The lines that each patch removes and adds in the clock."""
+        loaded = series.load(bases.find(tag))
+        series.chain(loaded)
+        return [
+            [
+                line
+                for section in patch.mail.sections
+                for hunk in hunks(section)
+                for line in hunk.lines
+                if section.path == CLOCK and line[:1] in b"+-"
+            ]
+            for patch in loaded.patches
+        ]
+
+
+def both(one: tuple[bytes, bytes], two: tuple[bytes, bytes]) -> tuple[bytes, bytes]:
+    """One edit that does what two do."""
+    return OLD, OLD.replace(*one).replace(*two)
+
+
+@pytest.fixture
+def clone(world: World) -> Clone:
+    return Clone(world)
+
+
+def test_nothing_is_carried_without_an_edit(clone: Clone, capsys) -> None:
+    before = clone.files("v0.5.17")
+    assert clone.carry() == Exit.OK
+    assert "v0.5.17: nothing changed" in capsys.readouterr().out
+    assert clone.files("v0.5.17") == before
+
+
+def test_an_edit_is_carried_and_what_follows_is_restacked(clone: Clone) -> None:
+    clone.write("v0.5.16", OLD, (ONE[0], ONE[1] + b"    now += 2\n"), TWO)
+    assert clone.carry() == Exit.OK
+    added = [b"+    now += 1", b"+    now += 2"]
+    assert clone.changes("v0.5.17")[0] == added
+    assert clone.changes("v0.5.17")[1] == clone.changes("v0.5.16")[1]
+    assert cli.main(["export", "--check"]) == Exit.OK
+    before = clone.files("v0.5.17")
+    assert clone.carry() == Exit.OK
+    assert clone.files("v0.5.17") == before
+
+
+def test_mails_after_one_edited_by_hand_are_restacked(clone: Clone) -> None:
+    """Only the first mail is written anew; the second begins with another blob."""
+    second = clone.files("v0.5.16")["0002-patch.patch"]
+    clone.write("v0.5.16", OLD, (ONE[0], ONE[1] + b"    now += 2\n"), TWO)
+    write_files(clone.root, {"patches/v0.5.16/0002-patch.patch": second})
+    assert clone.carry("--to", "v0.5.16") == Exit.OK
+    assert clone.changes("v0.5.16")[1] == [b"-    return now", b"+    return None"]
+    assert clone.git.text("status", "--porcelain", "patches/v0.5.17") == ""
+
+
+def test_words_are_carried_into_words(clone: Clone) -> None:
+    for tag in ("v0.5.16", "v0.5.17"):
+        path = clone.root / f"patches/{tag}/0001-patch.patch"
+        text = path.read_bytes()
+        own = text.replace(b"Each tick", b"On this release, each tick")
+        path.write_bytes(own if tag == "v0.5.17" else text)
+    clone.git.run("commit", "-qam", "words")
+    path = clone.root / "patches/v0.5.16/0001-patch.patch"
+    path.write_bytes(path.read_bytes().replace(b"Patch 1", b"Tick once"))
+    assert clone.carry() == Exit.OK
+    told = clone.files("v0.5.17")["0001-patch.patch"]
+    assert b"Subject: [PATCH] Tick once\n" in told
+    assert b"On this release, each tick" in told
+
+
+def test_a_new_patch_and_its_test_are_carried(clone: Clone) -> None:
+    clone.write("v0.5.16", OLD, ONE, TWO, WAIT)
+    (clone.root / "patches/v0.5.16/0003-patch.patch").rename(
+        clone.root / "patches/v0.5.16/0005-wait.patch"
+    )
+    state = OLD.replace(*ONE).replace(*TWO).replace(*WAIT)
+    control = make_edit(CLOCK, state, state.replace(b"now += 3", b"now += 9"))
+    name = "patches/v0.5.16/controls/0005-nine.diff"
+    write_files(clone.root, {name: b"Nine.\n\n" + control.text})
+    assert clone.carry() == Exit.OK
+    assert set(clone.files("v0.5.17")) == {
+        "0001-patch.patch",
+        "0002-patch.patch",
+        "0005-wait.patch",
+        "controls/0005-nine.diff",
+    }
+    (found,) = series.load(clone.next).patches[2].controls
+    lines = [line for line in found.sections[0].text.split(b"\n") if b"now +=" in line]
+    assert lines == [b"-    now += 3", b"+    now += 9"]
+    blobs = series.blobs_after(series.load(clone.next), 5)
+    assert found.sections[0].old == blobs[CLOCK]
+    assert clone.changes("v0.5.17")[2] == [b"+    now += 3"]
+    assert b"+test = 1" in clone.files("v0.5.17")["0005-wait.patch"]
+    assert b"test = 1" not in clone.files("v0.5.17")["0002-patch.patch"]
+
+
+def test_a_patch_that_goes_is_taken_out_below_the_rest(clone: Clone) -> None:
+    folder = clone.root / "patches/v0.5.16"
+    (folder / "0001-patch.patch").unlink()
+    assert clone.carry() == Exit.OK
+    for tag in ("v0.5.16", "v0.5.17"):
+        assert set(clone.files(tag)) == {"0002-patch.patch"}
+        assert clone.changes(tag) == [[b"-    return now", b"+    return None"]]
+
+
+def test_controls_are_restacked(clone: Clone) -> None:
+    state = NEXT.replace(*ONE)
+    control = make_edit(CLOCK, state, state.replace(b"now += 1", b"now += 9"))
+    name = "patches/v0.5.17/controls/0001-nine.diff"
+    write_files(clone.root, {name: b"Nine.\n\n" + control.text})
+    # The line beside the one that the control changes.
+    beside = (b"    return now\n\n\ndef wait", b"    return now + 0\n\n\ndef wait")
+    clone.write("v0.5.16", OLD, both(ONE, beside), TWO)
+    assert clone.carry() == Exit.OK
+    (found,) = series.load(clone.next).patches[0].controls
+    assert (
+        found.sections[0].old == series.blobs_after(series.load(clone.next), 1)[CLOCK]
+    )
+    lines = [line for line in found.sections[0].text.split(b"\n") if b"now +=" in line]
+    assert lines == [b"-    now += 1", b"+    now += 9"]
+
+
+def test_a_release_that_conflicts_is_shown_and_left(clone: Clone, capsys) -> None:
+    before = clone.files("v0.5.17")
+    rest = (b"def rest(now):\n    return now", b"def rest(now):\n    return 7")
+    clone.write("v0.5.16", OLD, both(ONE, rest), TWO)
+    assert clone.carry() == Exit.CONFLICT
+    told = capsys.readouterr().out
+    assert "v0.5.17: not written, there are conflicts" in told
+    assert "<<<<<<< ours" in told and "return 0" in told and "return 7" in told
+    assert clone.files("v0.5.17") == before
+
+
+def test_a_merge_that_loses_a_line_is_refused(world: World, capsys) -> None:
+    """git merges what is there already; the patch would not add it."""
+    clone = Clone(world, NEXT.replace(*WAIT))
+    clone.write("v0.5.16", OLD, both(ONE, WAIT), TWO)
+    assert clone.carry() == Exit.CONFLICT
+    assert "would not change the same lines" in capsys.readouterr().out
+
+
+def test_a_mail_of_unknown_files_is_refused(clone: Clone, capsys) -> None:
+    clone.put("v0.5.16", 1, mail_of({CLOCK: b"tock\n"}, {CLOCK: b"t\n"}, "Patch 1"))
+    assert clone.carry() == Exit.CONFLICT
+    assert "0001-patch.patch was written for a" in capsys.readouterr().err
+
+
+def test_a_commit_that_is_not_there_is_told(clone: Clone, capsys) -> None:
+    assert clone.carry("--since", "v9") == Exit.PRECONDITION
+    assert "v9 of" in capsys.readouterr().err
