@@ -11,7 +11,7 @@ from factories import make_base, write_files
 
 from dspark_patches import bases, cli, diff, lock, mail, trees
 from dspark_patches.git import Git
-from dspark_patches.wheels import Origin, Released
+from dspark_patches.wheels import Released
 
 BASE = make_base()
 SHA256 = "ab" * 32
@@ -22,8 +22,7 @@ Run = Callable[..., int]
 @pytest.fixture
 def run(clone: Clone, monkeypatch: pytest.MonkeyPatch) -> Run:
     """The command line, in a clone that has one base."""
-    origin = Origin(wheel=BASE.wheel, sha256=SHA256)
-    released = Released(root=clone.released, origin=origin)
+    released = Released(root=clone.released, sha256=SHA256)
     monkeypatch.setattr(bases, "data_root", lambda: clone.sources)
     monkeypatch.setattr(bases, "load", lambda path=None: {BASE.tag: BASE})
     monkeypatch.setattr(trees, "released", lambda base, notify: released)
