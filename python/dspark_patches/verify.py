@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path, PurePosixPath
@@ -24,8 +24,6 @@ from .proof import PatchProof, Run
 from .runner import Server
 from .series import Series
 from .trees import PATCHED, PRISTINE
-
-Load = Callable[[Base], Series]
 
 _PATIENCE = 0.5
 
@@ -84,7 +82,7 @@ def verify(
     bases: Sequence[Base],
     options: Options,
     observer: Observer,
-    load: Load = series.load,
+    load: Callable[[Base], Series] = series.load,
 ) -> Report:
     """Verify the series of these bases.
 
@@ -124,13 +122,10 @@ def verify(
 def plan(loaded: Series, released: trees.Released) -> tuple[Plan, ...]:
     """The trees that prove a series, the longest first."""
     named = tuple(test for patch in loaded.patches for test in patch.tests)
-    selectors: Mapping[str, tuple[str, ...]] = {
-        trees.tree_of(control): patch.tests
-        for patch in loaded.patches
-        for control in patch.controls
-    }
     files = tuple(sorted(filter(_is_test_file, trees.tests(loaded))))
-    selectors = {PATCHED: files + named, PRISTINE: named, **selectors}
+    selectors = {PATCHED: files + named, PRISTINE: named}
+    for patch in loaded.patches:
+        selectors |= {trees.tree_of(c): patch.tests for c in patch.controls}
     return tuple(
         Plan(
             base=loaded.base,
