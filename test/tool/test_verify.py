@@ -251,15 +251,22 @@ def test_an_interruption_that_a_thread_receives_ends_all(world, run, monkeypatch
     base = world.release()
     world.series(base, fix_mail())
     ended = []
-    first = threading.Lock()
+    first, waits = threading.Lock(), threading.Event()
+    real = verify.wait
+
+    def wait(*arguments):
+        waits.set()
+        return real(*arguments)
 
     def hang(root, selectors, *, timeout, server):
+        waits.wait()
         if first.acquire(blocking=False):
             signal.pthread_kill(threading.get_ident(), signal.SIGINT)
         server._process.wait()
         ended.append(server.pid)
         return ()
 
+    monkeypatch.setattr(verify, "wait", wait)
     monkeypatch.setattr(runner, "run", hang)
     with pytest.raises(KeyboardInterrupt):
         run(base)
