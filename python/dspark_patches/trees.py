@@ -26,7 +26,7 @@ PACKAGE = "python/sglang"
 # By path, relative to the tree; None stands for no file.
 Files = dict[str, "bytes | None"]
 
-_NOT_COPIED = shutil.ignore_patterns("__pycache__", ".dspark-patches")
+_NOT_COPIED = shutil.ignore_patterns("__pycache__", ".dspark-patches*")
 
 
 def tree_of(control: Control) -> str:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path, PurePosixPath
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
+from threading import Thread
 
 import msgspec
 
@@ -24,8 +24,6 @@ from .proof import PatchProof, Run
 from .runner import Server
 from .series import Series
 from .trees import PATCHED, PRISTINE
-
-Load = Callable[[Base], Series]
 
 _PATIENCE = 0.5
 
@@ -84,7 +82,7 @@ def verify(
     bases: Sequence[Base],
     options: Options,
     observer: Observer,
-    load: Load = series.load,
+    load: Callable[[Base], Series] = series.load,
 ) -> Report:
     """Verify the series of these bases.
 
@@ -124,13 +122,10 @@ def verify(
 def plan(loaded: Series, released: trees.Released) -> tuple[Plan, ...]:
     """The trees that prove a series, the longest first."""
     named = tuple(test for patch in loaded.patches for test in patch.tests)
-    selectors: Mapping[str, tuple[str, ...]] = {
-        trees.tree_of(control): patch.tests
-        for patch in loaded.patches
-        for control in patch.controls
-    }
     files = tuple(sorted(filter(_is_test_file, trees.tests(loaded))))
-    selectors = {PATCHED: files + named, PRISTINE: named, **selectors}
+    selectors = {PATCHED: files + named, PRISTINE: named}
+    for patch in loaded.patches:
+        selectors |= {trees.tree_of(c): patch.tests for c in patch.controls}
     return tuple(
         Plan(
             base=loaded.base,
@@ -149,31 +144,64 @@ def _is_test_file(path: str) -> bool:
 
 def _run_all(plans: Sequence[Plan], options: Options) -> Iterator[Run]:
     """Run the plans, a few at a time; the first failure calls off the rest."""
-    idle: SimpleQueue[Server] = SimpleQueue()
-    with ThreadPoolExecutor(options.jobs) as pool, ExitStack() as servers:
+    todo: SimpleQueue[Plan] = SimpleQueue()
+    done: SimpleQueue[Run | BaseException] = SimpleQueue()
+    for each in plans:
+        todo.put(each)
+    threads: list[Thread] = []
+    with ExitStack() as stack:
+        # In the end: take what waits, end the servers, await the threads.
+        stack.callback(_await, threads)
         for _ in range(min(options.jobs, len(plans))):
-            idle.put(servers.enter_context(Server(preload=runner.PRELOAD)))
-        # What waits must be called off before the servers end.
-        servers.callback(pool.shutdown, wait=False, cancel_futures=True)
-        pending = {pool.submit(_run, plan, options, idle) for plan in plans}
-        while pending:
-            # A signal that another thread received wakes nobody who waits without end.
-            done, pending = wait(pending, _PATIENCE, FIRST_COMPLETED)
-            for future in done:
-                yield future.result()
+            server = stack.enter_context(Server(preload=runner.PRELOAD))
+            work = (todo, done, options, server)
+            threads.append(Thread(target=_work, args=work))
+        stack.callback(_drain, todo)
+        for thread in threads:
+            thread.start()
+        for _ in plans:
+            yield _next(done)
 
 
-def _run(plan: Plan, options: Options, idle: SimpleQueue[Server]) -> Run:
+def _work(todo: SimpleQueue, done: SimpleQueue, options: Options, server: Server):
+    with suppress(Empty):
+        while True:
+            plan = todo.get_nowait()
+            try:
+                done.put(_run(plan, options, server))
+            except BaseException as error:
+                done.put(error)
+
+
+def _next(done: SimpleQueue[Run | BaseException]) -> Run:
+    while True:
+        # A signal that another thread received wakes nobody who waits without end.
+        with suppress(Empty):
+            found = done.get(timeout=_PATIENCE)
+            if isinstance(found, BaseException):
+                raise found
+            return found
+
+
+def _drain(todo: SimpleQueue[Plan]) -> None:
+    with suppress(Empty):
+        while True:
+            todo.get_nowait()
+
+
+def _await(threads: Sequence[Thread]) -> None:
+    for thread in threads:
+        if thread.is_alive():
+            thread.join()
+
+
+def _run(plan: Plan, options: Options, server: Server) -> Run:
     started = time.monotonic()
     with _folder(plan, options.keep) as root:
         trees.build(root, plan.package, plan.files)
-        server = idle.get()
-        try:
-            outcomes = runner.run(
-                root, plan.selectors, timeout=options.timeout, server=server
-            )
-        finally:
-            idle.put(server)
+        outcomes = runner.run(
+            root, plan.selectors, timeout=options.timeout, server=server
+        )
     return Run(
         base=plan.base,
         tree=plan.tree,

@@ -25,18 +25,15 @@ def test_every_base_pins_a_wheel_of_its_own_version():
         assert tag == f"v{base.version}"
 
 
-@pytest.mark.parametrize("name", ["0.5.16", "v0.5.16 ", "V0.5.16"])
-def test_an_unknown_base_is_answered_with_the_nearest(name):
+@pytest.mark.parametrize(
+    ("name", "offer"),
+    [("0.5.16", "v0.5.16"), ("v0.5.16 ", "v0.5.16"), ("V0.5.16", "v0.5.16"), ("x", "")],
+)
+def test_an_unknown_base_is_answered_with_the_nearest(name, offer):
     with pytest.raises(Usage) as caught:
         bases.find(name)
-    assert caught.value.cause == "did you mean v0.5.16?"
+    assert caught.value.cause == (offer and f"did you mean {offer}?")
     assert "v0.5.23" in caught.value.next_step
-
-
-def test_nothing_is_offered_for_a_name_that_is_like_no_base():
-    with pytest.raises(Usage) as caught:
-        bases.find("main")
-    assert caught.value.cause == ""
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from dspark_patches.proof import Run
 from dspark_patches.series import Control, Patch, Series
 
 NAME = f"{TEST}::T.test_a"
+CONTROL = "control 0001-c"
 ASSERTION = ("AssertionError", "Exception", "BaseException", "object")
 
 
@@ -86,7 +87,7 @@ def test_a_fix_that_is_red_on_a_control_alone_is_not_proven():
     seen, findings = judge(
         run("pristine"),
         run("patched"),
-        run("control 0001-c", failed()),
+        run(CONTROL, failed()),
         controls=["0001-c"],
     )
     assert (seen.red, seen.green) == (False, True)
@@ -100,12 +101,12 @@ def test_the_release_and_a_control_together_prove_a_fix():
     seen, findings = judge(
         run("pristine", failed(), both[1]),
         run("patched", *both),
-        run("control 0001-c", both[0], failed(name=other)),
+        run(CONTROL, both[0], failed(name=other)),
         controls=["0001-c"],
         tests=(f"{TEST}::T",),
     )
     assert (seen.red, seen.green, findings) == (True, True, [])
-    assert [test.red_on for test in seen.tests] == [("pristine",), ("control 0001-c",)]
+    assert [test.red_on for test in seen.tests] == [("pristine",), (CONTROL,)]
 
 
 def test_every_named_test_must_have_been_red():
@@ -122,30 +123,22 @@ def test_every_named_test_must_have_been_red():
     ]
 
 
-def test_a_test_only_patch_is_proven_by_its_control():
-    seen, findings = judge(
-        run("pristine"),
-        run("patched"),
-        run("control 0001-c", failed()),
-        kind="test",
-        controls=["0001-c"],
-    )
-    assert (seen.kind, seen.red, seen.green, findings) == ("test", True, True, [])
-
-
-def test_a_test_only_patch_without_a_control_is_not_proven():
-    seen, findings = judge(run("pristine", failed()), run("patched"), kind="test")
-    assert not seen.red
-    assert findings == ["a test-only patch needs a control"]
+@pytest.mark.parametrize(
+    ("pristine", "control", "red", "said"),
+    [
+        (run("pristine"), run(CONTROL, failed()), True, []),
+        (run("pristine", failed()), None, False, ["a test-only patch needs a control"]),
+    ],
+)
+def test_a_test_only_patch_is_proven_by_its_control(pristine, control, red, said):
+    runs = [pristine, run("patched"), *filter(None, [control])]
+    seen, findings = judge(*runs, kind="test", controls=["0001-c"] * bool(control))
+    assert (seen.kind, seen.red, seen.green, findings) == ("test", red, True, said)
 
 
 def test_a_control_that_no_test_notices_proves_nothing():
-    seen, findings = judge(
-        run("pristine", failed()),
-        run("patched"),
-        run("control 0001-c"),
-        controls=["0001-c"],
-    )
+    runs = (run("pristine", failed()), run("patched"), run(CONTROL))
+    seen, findings = judge(*runs, controls=["0001-c"])
     assert seen.red
     assert findings == ["control 0001-c makes none of its tests fail"]
 

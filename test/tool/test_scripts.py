@@ -90,16 +90,12 @@ def test_the_bench_is_run_in_the_clone(scripts):
     assert done.stdout.endswith("'v0.5.16', 'a b']\n")
 
 
-def test_the_environment_is_installed_once(scripts):
+def test_the_environment_is_installed_once_and_when_it_changed(scripts):
     first, second = scripts.verify(), scripts.verify()
     assert "installing the project" in first.stderr
     assert second.stderr == ""
     assert scripts.installed() == 1
     assert f"--editable {scripts.root}[bench,cpu,dev]" in scripts.log.read_text()
-
-
-def test_a_changed_project_is_installed_again(scripts):
-    scripts.verify()
     with (scripts.root / "pyproject.toml").open("a") as project:
         project.write("# another pin\n")
     scripts.verify()
@@ -112,17 +108,14 @@ def test_an_installation_that_failed_is_done_again(scripts):
     assert "told:" not in failed.stdout
     assert scripts.verify().returncode == 0
     assert scripts.installed() == 2
-
-
-def test_a_failed_update_does_not_leave_the_old_stamp(scripts):
-    scripts.verify()
+    # An update that failed does not leave the old stamp.
     project = scripts.root / "pyproject.toml"
     before = project.read_text()
     project.write_text(before + "# another pin\n")
     scripts.verify(PIP_STATUS="1")
     project.write_text(before)
     scripts.verify()
-    assert scripts.installed() == 3
+    assert scripts.installed() == 4
 
 
 def test_a_relative_environment_is_meant_from_where_one_stands(scripts):
@@ -137,6 +130,15 @@ def test_an_old_python_is_refused(scripts, tmp_path):
     done = scripts.verify(PYTHON=str(old))
     assert done.returncode == 3
     assert "is not Python 3.10 or newer" in done.stderr
+
+
+def test_the_linters_do_not_care_what_the_clone_is_called(tmp_path):
+    """One of the folder's modules has the same name."""
+    root = tmp_path / "clone"
+    shutil.copytree(CLONE / "test" / "tool", root / "test" / "tool")
+    shutil.copy(CLONE / "pyproject.toml", root)
+    command = [sys.executable, "-m", "isort", "--check", "--quiet", "test"]
+    assert subprocess.run(command, cwd=root).returncode == 0
 
 
 def test_the_readme_begins_with_the_two_commands():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import tempfile
 import threading
+import time
 from pathlib import Path
 
 import factories
@@ -251,16 +252,17 @@ def test_an_interruption_that_a_thread_receives_ends_all(world, run, monkeypatch
     base = world.release()
     world.series(base, fix_mail())
     ended = []
-    first = threading.Lock()
+    both = threading.Barrier(2)
 
     def hang(root, selectors, *, timeout, server):
-        if first.acquire(blocking=False):
+        if both.wait() == 0:
             signal.pthread_kill(threading.get_ident(), signal.SIGINT)
-        server._process.wait()
+        while server._process.poll() is None:
+            time.sleep(0.05)
         ended.append(server.pid)
         return ()
 
     monkeypatch.setattr(runner, "run", hang)
     with pytest.raises(KeyboardInterrupt):
         run(base)
-    assert ended
+    assert len(ended) == 2
