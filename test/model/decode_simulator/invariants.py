@@ -150,7 +150,7 @@ class Invariants:
 
     def _check_retraction(self, batch: ScheduleBatch) -> None:
         """Before the release retracts for lack of SWA memory: whether requests own
-        dead pages beyond those that a cache of whole pages keeps."""
+        or lock dead pages beyond those that a cache of whole pages keeps."""
         fixture = self._node.fixture
         needed = batch.new_tokens_required_next_decode()
         if fixture.allocator.full_available_size() < needed:
@@ -161,8 +161,8 @@ class Invariants:
         config = self._node.config
         kept = state.retained_len(config) - config.sliding_window
         spared = -(-kept // config.page_size) * config.page_size * len(decoding)
-        if dead.owned > spared:
+        if dead.owned + dead.locked > spared:
             self.false_retractions.append(
                 f"retracted for {needed} SWA tokens while "
-                f"{fixture.allocator.swa_available_size()} were free and {dead.owned} dead"
+                f"{fixture.allocator.swa_available_size()} were free and {dead} dead"
             )
