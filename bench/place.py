@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dspark_patches import bases, series, trees
-from dspark_patches.series import is_test
+from dspark_patches import bases, trees
 
 from .results import PATCHED
 
@@ -29,18 +28,9 @@ class Place:
         """
         root = self._root / tag / kind
         if not root.exists():
-            base = bases.find(tag)
-            released = trees.released(base, say)
             say(f"{tag}: making the {kind} tree")
-            trees.copy(released, root)
-            for patch in series.load(base).patches:
-                sections = [
-                    section
-                    for section in patch.mail.sections
-                    if kind == PATCHED
-                    or (section.kind == "add" and is_test(section.path))
-                ]
-                trees.apply(root, sections, f"{tag}/{patch.name}")
+            name = trees.PATCHED if kind == PATCHED else trees.PRISTINE
+            trees.make(bases.find(tag), name, root, say)
         return root
 
 
