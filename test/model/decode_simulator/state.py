@@ -39,6 +39,11 @@ def kv_allocated_len(req: Req) -> int:
     return req.kv.kv_allocated_len
 
 
+def prefix_len(req: Req) -> int:
+    """Tokens before those that its last prefill computed."""
+    return req.prefix_len if hasattr(req, "prefix_len") else len(req.prefix_indices)
+
+
 def cache_protected_len(req: Req) -> int:
     """Tokens at the head of ``req`` whose slots the prefix cache owns."""
     holder = req.kv if hasattr(req.kv, "cache_protected_len") else req
