@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 import msgspec
 import numpy as np
+import torch
 
 from sglang.test.kits.spec_decode_kit import SpecDecodeRig
 
@@ -32,15 +33,19 @@ class Dead(msgspec.Struct, frozen=True, array_like=True):
 
 
 def dead_swa(
-    fixture: SpecDecodeRig, decoding: Iterable[Req], prefilling: Iterable[Req] = ()
+    fixture: SpecDecodeRig,
+    decoding: Iterable[Req],
+    prefilling: Iterable[Req] = (),
+    taken: Iterable[torch.Tensor] = (),
 ) -> Dead:
     """What is dead now.
 
     Args:
-        fixture: the pools and the prefix cache; nobody else may hold slots.
+        fixture: the pools and the prefix cache; nobody but these may hold slots.
         decoding: requests whose next forward reads a window.
         prefilling: requests whose prefill may still be writing: all of theirs counts
             as read.
+        taken: SWA slots that a test has taken out of the pool.
     """
     page_size, allocator = fixture.page_size, fixture.allocator
     mapping = allocator.full_to_swa_index_mapping.numpy()
@@ -66,6 +71,8 @@ def dead_swa(
     held = np.ones(count, dtype=bool)
     held[0] = False
     held[state.free_pages(allocator.swa_attn_allocator)] = False
+    for slots in taken:
+        held[slots.numpy() // page_size] = False
     dead = held & ~read
     owned = int((dead & own).sum()) * page_size
     evictable = fixture.tree_cache.swa_evictable_size()

@@ -94,7 +94,7 @@ class DecodeMachine(RuleBasedStateMachine):
         self.failed = False
         self.reqs: list[Req] = []
         self.held: list[tuple[object, torch.Tensor]] = []
-        self.watched = Invariants(self.node, self.checks)
+        self.watched = Invariants(self.node, self.checks, self.reqs, self.held)
         self.stack = ExitStack()
         self.stack.enter_context(self.node)
         self.watched.watch(self.stack)
