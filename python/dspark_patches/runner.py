@@ -223,3 +223,8 @@ def _kill(leader: int) -> None:
     for end in (os.killpg, os.kill):
         with suppress(ProcessLookupError):
             end(leader, signal.SIGKILL)
+    # It dies a little later, and may write until then.
+    with suppress(OSError, AttributeError):
+        descriptor = os.pidfd_open(leader)
+        select.select([descriptor], [], [])
+        os.close(descriptor)

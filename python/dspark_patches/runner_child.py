@@ -1,10 +1,9 @@
 """Run test files of one tree in a fork of this process and report each outcome.
 
-Started by :mod:`dspark_patches.runner` under the interpreter that the tree
-is tested with, which has none of our dependencies: only the standard library
-may be imported here. It reads jobs, one JSON object a line, and answers each
-with the process id of the fork and with its exit status. Outcomes go to a file of
-their own, since a test may print anything and may end the process.
+Started by :mod:`dspark_patches.runner` under the interpreter that the tree is tested
+with, which has none of our dependencies. It reads jobs, one JSON object a line, and
+answers each with the process id of the fork and with its exit status. Outcomes go to a
+file of their own, since a test may print anything and may end the process.
 """
 
 from __future__ import annotations
@@ -69,8 +68,7 @@ class Report:
 
 
 def _is_retry(error: BaseException) -> bool:
-    """Whether sglang.test.test_utils.CustomTestCase raised it, which runs each test
-    through a function that raises this in place of what the test raised."""
+    """Whether upstream's CustomTestCase raised it in place of what the test raised."""
     return type(error) is Exception and str(error).startswith("retry() ")
 
 
@@ -107,15 +105,14 @@ class Result(unittest.TestResult):
 
     def addSubTest(self, test: Any, subtest: Any, err: Any) -> None:
         if err is not None:
-            described = subtest._subDescription()
-            self._faults.append(self._report.fault(err[1], subtest=described))
+            name = subtest._subDescription()
+            self._faults.append(self._report.fault(err[1], subtest=name))
 
     def addSkip(self, test: unittest.TestCase, reason: str) -> None:
-        reason = reason or "no reason given"
         if id(test) in self._ids:
-            self._skips.append(reason)
+            self._skips.append(reason or "no reason given")
         else:
-            self._fixture(test, skipped=reason)
+            self._fixture(test, skipped=reason or "no reason given")
 
     def addExpectedFailure(self, test: unittest.TestCase, err: Any) -> None:
         self._skips.append("expected to fail, and did")
@@ -167,8 +164,7 @@ def collect(selectors: list[str], report: Report) -> list:
         try:
             tests = list(load(path, report.tree))
         except BaseException as error:
-            faults = [report.fault(error, "collection")]
-            report.tell("outcome", id=path, faults=faults)
+            report.tell("outcome", id=path, faults=[report.fault(error, "collection")])
             selectors = [s for s in selectors if s.split("::")[0] != path]
             continue
         found += (one for one in tests if any(selects(s, one[0]) for s in selectors))
@@ -184,9 +180,8 @@ def run(report: Report, selectors: list[str]) -> None:
     try:
         import sglang
     except BaseException as error:
-        for selector in selectors:
-            faults = [report.fault(error, "collection")]
-            report.tell("outcome", id=selector, faults=faults)
+        for one in selectors:
+            report.tell("outcome", id=one, faults=[report.fault(error, "collection")])
         return
     # A folder without an __init__.py imports too, and has no file.
     found = os.path.realpath(sglang.__file__ or list(sglang.__path__)[0])
@@ -218,8 +213,7 @@ def become(tree: str, log: str, env: dict[str, str]) -> None:
 
 def serve(preload: list[str]) -> None:
     """Fork for each job on standard input, one after the other."""
-    # The interpreter put our own package's folder first; its modules have
-    # ordinary names, which tests must not find.
+    # The interpreter put our package's folder first, whose names tests must not find.
     sys.path.remove(os.path.dirname(os.path.abspath(__file__)))
     # What a module prints while it is loaded is no answer.
     answers = os.dup(1)
@@ -229,8 +223,12 @@ def serve(preload: list[str]) -> None:
             importlib.import_module(name)
     for line in sys.stdin.buffer:
         job = json.loads(line)
+        hold, go = os.pipe()
         child = os.fork()
         if not child:
+            os.close(go)
+            # One of which nobody was told could not be ended.
+            _ = os.read(hold, 1) or os._exit(0)
             os.close(answers)
             become(job["tree"], job["log"], job["env"])
             run(Report(job["tree"], job["report"], job["log"]), job["selectors"])
@@ -238,6 +236,8 @@ def serve(preload: list[str]) -> None:
             # behind may never end; everything that counts has been written.
             os._exit(0)
         os.write(answers, b"%d\n" % child)
+        os.write(go, b"!")
+        os.close(hold), os.close(go)
         os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
         # Nothing of its session may be left when its end is told.
         with suppress(ProcessLookupError):
