@@ -7,8 +7,8 @@ from contextlib import nullcontext
 
 import click
 
-from dspark_patches import bases
 from dspark_patches.errors import Exit, Failure
+from dspark_patches.model import releases as bases
 
 from . import docs
 from .figures import FIGURES

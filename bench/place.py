@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dspark_patches import bases, trees
+from dspark_patches.model import releases
+from dspark_patches.trees import make as trees
 
 from .results import PATCHED
 
@@ -30,7 +31,7 @@ class Place:
         if not root.exists():
             say(f"{tag}: making the {kind} tree")
             name = trees.PATCHED if kind == PATCHED else trees.PRISTINE
-            trees.make(bases.find(tag), name, root, say)
+            trees.make(releases.find(tag), name, root, say)
         return root
 
 

@@ -44,7 +44,7 @@ class Results(msgspec.Struct, kw_only=True):
     Attributes:
         host: what the last run was made with.
         releases: by tag, the files that the rows were made of, as
-            :func:`dspark_patches.readme.served` names them, and ``missing`` figures.
+            :func:`dspark_patches.maintain.readme.served` names them, and ``missing`` figures.
         rows: in order of figure, release, name and tree.
     """
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack
 
-from dspark_patches import bases
-from dspark_patches.readme import served
+from dspark_patches.maintain.readme import served
+from dspark_patches.model import releases as bases
 
 from .figures import FIGURES, names_of
 from .place import Place, place, say

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dspark_patches import bases
+from dspark_patches.model import releases as bases
 
 from .cells import Trees
 from .figures import FIGURES

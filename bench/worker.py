@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
-from dspark_patches import runner
 from dspark_patches.errors import Precondition
+from dspark_patches.proof import runner
 
 SIMULATOR = Path(__file__).resolve().parents[1] / "test" / "model"
 

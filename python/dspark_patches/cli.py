@@ -22,21 +22,21 @@ from .errors import Exit, Failure, is_disk_full
 # The module of each verb's click command, by for whom the verb is.
 _SECTIONS = {
     "Commands": {
-        "status": "commands.status",
-        "apply": "commands.apply",
-        "revert": "commands.revert",
-        "verify": "commands.verify",
-        "test": "commands.test",
-        "port": "commands.port",
-        "exec": "commands.exec",
+        "status": "installs.status_verb",
+        "apply": "installs.apply_verb",
+        "revert": "installs.revert_verb",
+        "verify": "proof.verify_verb",
+        "test": "proof.test_verb",
+        "port": "port.port_verb",
+        "exec": "proof.exec_verb",
     },
     "To maintain the series": {
-        "check": "commands.check",
-        "edit": "commands.edit",
-        "export": "commands.export",
-        "carry": "commands.carry",
-        "lock": "commands.lock",
-        "readme": "commands.readme",
+        "check": "maintain.check_verb",
+        "edit": "maintain.edit_verb",
+        "export": "maintain.export_verb",
+        "carry": "maintain.carry_verb",
+        "lock": "maintain.lock_verb",
+        "readme": "maintain.readme_verb",
     },
 }
 _VERBS = {name: place for verbs in _SECTIONS.values() for name, place in verbs.items()}

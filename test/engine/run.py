@@ -17,7 +17,7 @@ from pathlib import Path
 
 from engine_runs import children, matrix, tables
 
-from dspark_patches import bases
+from dspark_patches.model import releases
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
@@ -86,7 +86,7 @@ def _write(out: Path, load: str, seen: tables.Seen) -> None:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    tags = [base.tag for base in bases.with_series()]
+    tags = [base.tag for base in releases.with_series()]
     parser.add_argument("--base", nargs="+", default=tags, metavar="TAG")
     parser.add_argument("--load", nargs="+", default=list(matrix.LOADS))
     parser.add_argument(

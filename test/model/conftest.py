@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from bench.place import Place, place
-from dspark_patches import runner
-from dspark_patches.outcomes import Outcome
+from dspark_patches.proof import runner
+from dspark_patches.proof.outcomes import Outcome
 
 CASES = Path(__file__).parent / "cases"
 

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import msgspec
 
-from dspark_patches import mail as mails
-from dspark_patches import series
-from dspark_patches.bases import Base
-from dspark_patches.diff import render_add
+from dspark_patches.model import mail as mails
+from dspark_patches.model import series
+from dspark_patches.model.diff import render_add
+from dspark_patches.model.releases import Base
 
 CASES = Path(__file__).parent / "cases"
 

@@ -17,9 +17,11 @@ from pathlib import Path
 
 import msgspec
 
-from dspark_patches import bases, runner, trees
-from dspark_patches.bases import Base
-from dspark_patches.trees import PATCHED, PRISTINE
+from dspark_patches.model import releases
+from dspark_patches.model.releases import Base
+from dspark_patches.proof import runner
+from dspark_patches.trees import make as trees
+from dspark_patches.trees.make import PATCHED, PRISTINE
 
 PROBE = Path(__file__).parent / "cases" / "pd_algorithms.py"
 TABLE = Path(__file__).parents[2] / "docs" / "pd-algorithms.md"
@@ -63,7 +65,7 @@ class Measured(msgspec.Struct, frozen=True):
 def measure_all() -> list[Measured]:
     """Measure every base that has a series, two trees at a time."""
     with ThreadPoolExecutor(2) as pool:
-        return list(pool.map(measure, bases.with_series()))
+        return list(pool.map(measure, releases.with_series()))
 
 
 def measure(base: Base) -> Measured:

@@ -9,13 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from dspark_patches import bases, runner, series, trees
-from dspark_patches.used import KIT
+from dspark_patches.maintain.used import KIT
+from dspark_patches.model import releases, series
+from dspark_patches.proof import runner
+from dspark_patches.trees import make as trees
 
 COVER = Path(__file__).parent / "cases" / "kit_coverage.py"
 
 
-@pytest.mark.parametrize("base", bases.with_series(), ids=lambda base: base.tag)
+@pytest.mark.parametrize("base", releases.with_series(), ids=lambda base: base.tag)
 def test_the_kit_holds_nothing_that_no_test_runs(base, tmp_path):
     trees.make(base, trees.PATCHED, tmp_path)
     steps = []

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from dspark_patches import bases, lock, series, trees
+from dspark_patches.model import lock, releases, series
+from dspark_patches.trees import make
 
 EVERY_BASE = pytest.mark.parametrize(
-    "base", bases.with_series(), ids=lambda base: base.tag
+    "base", releases.with_series(), ids=lambda base: base.tag
 )
 
 
@@ -32,7 +33,7 @@ def git(root: Path, *arguments: str) -> str:
 
 @pytest.fixture
 def checkout(base, tmp_path):
-    released = trees.released(base, lambda message: None)
+    released = make.released(base, lambda message: None)
     for path in lock.load(base).edited:
         source = released.root / path
         if source.is_file():

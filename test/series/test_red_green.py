@@ -7,14 +7,15 @@ import os
 import extra
 import pytest
 
-from dspark_patches import bases, verify
-from dspark_patches.commands.verify import Reporter
+from dspark_patches.model import releases
+from dspark_patches.proof import verify
+from dspark_patches.proof.verify_verb import Reporter
 
 # Bases share the cores where the tests do.
 JOBS = 1 if "PYTEST_XDIST_WORKER" in os.environ else verify.Options().jobs
 
 
-@pytest.mark.parametrize("base", bases.with_series(), ids=lambda base: base.tag)
+@pytest.mark.parametrize("base", releases.with_series(), ids=lambda base: base.tag)
 def test_every_patch_is_red_then_green(base):
     options = verify.Options(jobs=JOBS)
     with Reporter("text") as reporter:

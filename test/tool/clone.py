@@ -13,8 +13,9 @@ from factories import (
     write_series,
 )
 
-from dspark_patches import checkout, collect, diff, export, mail, series
 from dspark_patches.git import Git
+from dspark_patches.maintain import checkout, collect, export
+from dspark_patches.model import diff, mail, series
 
 CLOCK = "python/sglang/srt/clock.py"
 KIT = "python/sglang/test/kits/clock_kit.py"

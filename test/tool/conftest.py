@@ -19,7 +19,9 @@ from factories import write_files
 from machine import Machine
 from world import World
 
-from dspark_patches import bases, runner, wheels
+from dspark_patches.model import releases as bases
+from dspark_patches.proof import runner
+from dspark_patches.trees import wheels
 
 # The command line in a process of its own, in a world's data root.
 IN_WORLD = """

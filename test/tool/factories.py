@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from dspark_patches import diff, mail
-from dspark_patches.bases import Base
 from dspark_patches.git import Git
+from dspark_patches.model import diff, mail
+from dspark_patches.model.releases import Base
 
 DATE = "Tue, 1 Sep 2026 12:00:00 +0000"
 TRAILERS = (

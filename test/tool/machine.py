@@ -14,10 +14,11 @@ import factories
 import msgspec
 from world import World, text
 
-from dspark_patches import bases, lock, mail, series, workshop
-from dspark_patches.bases import Base
 from dspark_patches.git import Git
 from dspark_patches.installs.locate import Target, locate
+from dspark_patches.model import lock, mail, releases, series
+from dspark_patches.model.releases import Base
+from dspark_patches.trees import workshop
 
 ROUTER = "python/sglang/srt/router.py"
 EAGLE = "python/sglang/srt/eagle.py"
@@ -162,7 +163,7 @@ class Machine:
         self, base: Base, mails: tuple[mail.Mail, ...], files: Mapping[str, bytes]
     ) -> None:
         """Let these mails be the series of a base, and lock it."""
-        folder = bases.series_dir(base)
+        folder = releases.series_dir(base)
         folder.mkdir(parents=True, exist_ok=True)
         for number, (value, slug) in enumerate(zip(mails, SLUGS), 1):
             (folder / f"{number:04}-{slug}.patch").write_bytes(mail.render(value))

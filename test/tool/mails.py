@@ -8,7 +8,7 @@ from factories import make_delete, make_edit, make_mail
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from dspark_patches import diff, mail
+from dspark_patches.model import diff, mail
 
 WORD = st.text(string.ascii_letters + string.digits + "_.,()'\"<>@", min_size=1)
 SUBJECT = st.lists(WORD.filter(lambda w: len(w) <= 60), min_size=1, max_size=20).map(

@@ -14,8 +14,9 @@ from factories import (
     write_series,
 )
 
-from dspark_patches import check, diff, lock, mail, series
 from dspark_patches.findings import Finding
+from dspark_patches.maintain import check
+from dspark_patches.model import diff, lock, mail, series
 
 BASE = make_base()
 CLOCK = "python/sglang/srt/clock.py"

@@ -31,12 +31,13 @@ from machine import (
     uninstall,
 )
 
-from dspark_patches import bases, cli, lock
-from dspark_patches.confined import Confined
+from dspark_patches import cli
 from dspark_patches.errors import BadInput, Conflict, Exit, Precondition, Usage
 from dspark_patches.installs.apply import change
+from dspark_patches.installs.confined import Confined
 from dspark_patches.installs.locate import Target, locate
 from dspark_patches.installs.status import status
+from dspark_patches.model import lock, releases
 
 PLACED = "sglang/srt/router.py"
 
@@ -413,7 +414,7 @@ def test_a_series_that_its_lock_does_not_know_is_refused(machine: Machine) -> No
 
 def test_a_tampered_mail_changes_nothing(machine: Machine) -> None:
     target = machine.package()
-    mail = bases.series_dir(machine.base) / "0003-hand-a-batch-over.patch"
+    mail = releases.series_dir(machine.base) / "0003-hand-a-batch-over.patch"
     mail.write_bytes(mail.read_bytes().replace(b"+def build", b"+def wreck"))
     before = contents(target.root)
     with pytest.raises(BadInput, match="0003-hand-a-batch-over.patch"):

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 from packaging.utils import parse_wheel_filename
 
-from dspark_patches import bases
 from dspark_patches.errors import BadInput, Usage
+from dspark_patches.model import releases
 
 CLONE = Path(__file__).resolve().parents[2]
 
 
 def test_every_base_pins_a_wheel_of_its_own_version():
-    known = bases.load()
+    known = releases.load()
     assert list(known) == [f"v0.5.{minor}" for minor in range(16, 24)]
     for tag, base in known.items():
         name, version, _, _ = parse_wheel_filename(base.wheel)
@@ -31,7 +31,7 @@ def test_every_base_pins_a_wheel_of_its_own_version():
 )
 def test_an_unknown_base_is_answered_with_the_nearest(name, offer):
     with pytest.raises(Usage) as caught:
-        bases.find(name)
+        releases.find(name)
     assert caught.value.cause == (offer and f"did you mean {offer}?")
     assert "v0.5.23" in caught.value.next_step
 
@@ -50,16 +50,16 @@ def test_a_broken_table_is_refused(tmp_path, table):
     path = tmp_path / "bases.toml"
     path.write_text(f'["v1"]\n{table}')
     with pytest.raises(BadInput, match="bases.toml"):
-        bases.load(path)
+        releases.load(path)
 
 
 def test_only_bases_with_a_mail_have_a_series(world):
     with_mail, without = world.release("v0.5.16"), world.release("v0.5.17")
     for base in (with_mail, without):
-        bases.series_dir(base).mkdir()
-    (bases.series_dir(with_mail) / "0001-x.patch").touch()
-    (bases.series_dir(without) / "lock.toml").touch()
-    assert bases.with_series() == (with_mail,)
+        releases.series_dir(base).mkdir()
+    (releases.series_dir(with_mail) / "0001-x.patch").touch()
+    (releases.series_dir(without) / "lock.toml").touch()
+    assert releases.with_series() == (with_mail,)
 
 
 def test_an_installed_distribution_finds_its_own_data(tmp_path):
@@ -80,7 +80,7 @@ def test_an_installed_distribution_finds_its_own_data(tmp_path):
     )
     root, *tags = done.stdout.split()
     assert Path(root) == site / "dspark_patches" / "data"
-    assert tags == list(bases.load())
+    assert tags == list(releases.load())
     shipped = {str(p.relative_to(root)) for p in Path(root).rglob("*") if p.is_file()}
     folders = ("patches", "python/sglang", "test/registered")
     listed = subprocess.run(

@@ -7,9 +7,12 @@ from factories import make_edit, make_repository, write_files
 from machine import mail_of
 from world import World
 
-from dspark_patches import bases, cli, mail, series
-from dspark_patches.diff import hunks
+from dspark_patches import cli
 from dspark_patches.errors import Exit
+from dspark_patches.model import mail
+from dspark_patches.model import releases as bases
+from dspark_patches.model import series
+from dspark_patches.model.diff import hunks
 
 pytestmark = pytest.mark.usefixtures("no_pip")
 

@@ -11,7 +11,9 @@ import pytest
 from factories import make_base, make_edit, make_mail, write_files, write_series
 from sound import BASE, CLOCK, FIRST, FIX, KIT, LOCK, TEST, TEST_SOURCE, Sound, with_fix
 
-from dspark_patches import bases, check, cli, derive, diff
+from dspark_patches import cli
+from dspark_patches.maintain import check, derive
+from dspark_patches.model import diff, releases
 
 
 @pytest.fixture
@@ -203,8 +205,8 @@ def test_eight_bases_take_less_than_a_second(tmp_path: Path) -> None:
 
 @pytest.fixture
 def command(clone: Sound, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
-    monkeypatch.setattr(bases, "data_root", lambda: clone.root)
-    monkeypatch.setattr(bases, "load", lambda path=None: {BASE.tag: BASE})
+    monkeypatch.setattr(releases, "data_root", lambda: clone.root)
+    monkeypatch.setattr(releases, "load", lambda path=None: {BASE.tag: BASE})
     return lambda *arguments: cli.main(["check", *arguments])
 
 

@@ -19,12 +19,13 @@ from machine import (
     state,
 )
 
-from dspark_patches import bases, cli
+from dspark_patches import cli
 from dspark_patches.errors import Conflict, Exit, Precondition, Usage
 from dspark_patches.git import Git
 from dspark_patches.installs.apply import change
 from dspark_patches.installs.locate import locate
 from dspark_patches.installs.status import status
+from dspark_patches.model import releases
 
 
 def apply(git: Git, branch: str = ""):
@@ -69,7 +70,7 @@ def test_commits_are_those_of_git_am(machine: Machine) -> None:
     twin = Git(machine.folder / "twin")
     shutil.copytree(git.directory, twin.directory)
     done = apply(git)
-    mails = sorted(bases.series_dir(machine.base).glob("*.patch"))
+    mails = sorted(releases.series_dir(machine.base).glob("*.patch"))
     twin.run("am", "-q", *map(str, mails))
     for here, there in zip(done.commits, twin.text("rev-list", "HEAD").split()[2::-1]):
         tree = "%T%n%an %ae %aD%n%B"
@@ -116,7 +117,7 @@ def test_revert_keeps_what_came_on_top(machine: Machine) -> None:
 
 def test_revert_of_what_git_am_applied(machine: Machine) -> None:
     git = machine.checkout()
-    mails = sorted(bases.series_dir(machine.base).glob("*.patch"))
+    mails = sorted(releases.series_dir(machine.base).glob("*.patch"))
     git.run("-c", "user.name=Somebody", "am", "-q", *map(str, mails))
     assert not apply(git).changed
     assert revert(git).changed

@@ -16,8 +16,9 @@ import click
 import pytest
 from world import FIXED_CLOCK, TEST, TEST_SOURCE, fix_mail, mend_clock, text
 
-from dspark_patches import __version__, cli, diff, report
+from dspark_patches import __version__, cli, report
 from dspark_patches.errors import BadInput, Conflict, Exit, Failure, Precondition
+from dspark_patches.model import diff
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from factories import make_edit, make_repository, write_files
 from hypothesis import given
 from mails import CONTENT, PATH, sample
 
-from dspark_patches import diff, mail
 from dspark_patches.errors import BadInput
+from dspark_patches.model import diff, mail
 
 
 @pytest.mark.parametrize(

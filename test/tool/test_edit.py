@@ -16,10 +16,11 @@ from factories import (
     write_series,
 )
 
-from dspark_patches import checkout, collect, mail
 from dspark_patches.errors import BadInput, Conflict, Precondition, Usage
 from dspark_patches.files import replace_all
 from dspark_patches.git import Git
+from dspark_patches.maintain import checkout, collect
+from dspark_patches.model import mail
 
 
 def test_an_unedited_work_tree_changes_nothing(clone: Clone) -> None:

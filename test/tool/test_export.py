@@ -9,9 +9,10 @@ import pytest
 from clone import CLOCK, GUARD, TEST, Clone, full_checkout, two_mails
 from factories import make_edit, make_mail, write_files, write_series
 
-from dspark_patches import diff, export, mail, pr, series
 from dspark_patches.errors import Conflict, Precondition
 from dspark_patches.files import replace_all
+from dspark_patches.maintain import export, pr
+from dspark_patches.model import diff, mail, series
 
 
 def test_a_series_comes_out_as_it_is(clone: Clone) -> None:

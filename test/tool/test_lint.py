@@ -26,7 +26,7 @@ from sound import (
     with_tests,
 )
 
-from dspark_patches import added
+from dspark_patches.maintain import added
 
 REGISTERED = TEST_SOURCE.replace(b"est_time=4, ", b"est_time=4 * 1, ")
 

@@ -17,8 +17,8 @@ from factories import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dspark_patches import diff, lock, mail, series
 from dspark_patches.errors import BadInput, Failure, Precondition
+from dspark_patches.model import diff, lock, mail, series
 
 SHA256 = "ab" * 32
 CLOCK = "python/sglang/srt/clock.py"

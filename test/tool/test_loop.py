@@ -9,9 +9,11 @@ import pytest
 from clone import CLOCK, GUARD, TEST, Clone, full_checkout
 from factories import make_base, write_files
 
-from dspark_patches import bases, cli, diff, lock, mail, trees
+from dspark_patches import cli
 from dspark_patches.git import Git
-from dspark_patches.wheels import Released
+from dspark_patches.model import diff, lock, mail, releases
+from dspark_patches.trees import make
+from dspark_patches.trees.wheels import Released
 
 BASE = make_base()
 SHA256 = "ab" * 32
@@ -23,9 +25,9 @@ Run = Callable[..., int]
 def run(clone: Clone, monkeypatch: pytest.MonkeyPatch) -> Run:
     """The command line, in a clone that has one base."""
     released = Released(root=clone.released, sha256=SHA256)
-    monkeypatch.setattr(bases, "data_root", lambda: clone.sources)
-    monkeypatch.setattr(bases, "load", lambda path=None: {BASE.tag: BASE})
-    monkeypatch.setattr(trees, "released", lambda base, notify: released)
+    monkeypatch.setattr(releases, "data_root", lambda: clone.sources)
+    monkeypatch.setattr(releases, "load", lambda path=None: {BASE.tag: BASE})
+    monkeypatch.setattr(make, "released", lambda base, notify: released)
     return lambda *arguments: cli.main([str(argument) for argument in arguments])
 
 

@@ -11,9 +11,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from mails import BODY, SUBJECT, TRAILERS, mail_values, sample
 
-from dspark_patches import diff, mail
 from dspark_patches.errors import BadInput, Failure
 from dspark_patches.lines import MAX_BYTES
+from dspark_patches.model import diff, mail
 
 
 @given(mail_values())

@@ -8,9 +8,10 @@ from factories import make_delete, make_edit, make_mail
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dspark_patches import diff, mail, workshop
 from dspark_patches.errors import Conflict
-from dspark_patches.patching import backward, forward, lines_of
+from dspark_patches.model import diff, mail
+from dspark_patches.model.patching import backward, forward, lines_of
+from dspark_patches.trees import workshop
 
 line = st.sampled_from([b"a", b"b", b"", b"\t c", b"d\r", b"\\ x", b"\xff"])
 text = st.builds(

@@ -22,10 +22,11 @@ from machine import (
     state,
 )
 
-from dspark_patches import bases, cli, mail
+from dspark_patches import cli
 from dspark_patches.errors import Exit, Precondition
 from dspark_patches.git import Git
 from dspark_patches.installs.locate import locate
+from dspark_patches.model import mail, releases
 from dspark_patches.port import twice
 from dspark_patches.port.port import Report, port
 
@@ -127,7 +128,7 @@ def test_a_hunk_in_another_function_is_a_conflict(machine: Machine) -> None:
         b'def plan(batch):\n    """Prepare one iteration."""\n',
     )
     git = machine.checkout(CHECKED_OUT | {ROUTER: router})
-    mails = sorted(bases.series_dir(machine.base).glob("*.patch"))
+    mails = sorted(releases.series_dir(machine.base).glob("*.patch"))
     data = b"".join(path.read_bytes() for path in mails[:2])
     assert git.succeeds("apply", "--check", "-C1", "-", stdin=data)
     found = port(machine.base, locate(git.directory), lambda text: None)

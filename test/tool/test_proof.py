@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 from world import CLOCK, TEST, fix_mail, mend_clock
 
-from dspark_patches import diff, proof
-from dspark_patches.outcomes import Fault, Outcome
-from dspark_patches.proof import Run
-from dspark_patches.series import Control, Patch, Series
+from dspark_patches.model import diff
+from dspark_patches.model.series import Control, Patch, Series
+from dspark_patches.proof import judgement
+from dspark_patches.proof.judgement import Run
+from dspark_patches.proof.outcomes import Fault, Outcome
 
 NAME = f"{TEST}::T.test_a"
 CONTROL = "control 0001-c"
@@ -56,11 +57,11 @@ def run(tree, *outcomes):
     ],
 )
 def test_right_reason(faults, right):
-    assert proof.right_reason(Outcome(id=NAME, faults=faults)) is right
+    assert judgement.right_reason(Outcome(id=NAME, faults=faults)) is right
 
 
 def test_a_skipped_test_is_not_red():
-    assert not proof.right_reason(Outcome(id=NAME, skipped="no GPU"))
+    assert not judgement.right_reason(Outcome(id=NAME, skipped="no GPU"))
 
 
 def judge(*runs, kind="fix", controls=(), tests=(NAME,)):
@@ -73,7 +74,7 @@ def judge(*runs, kind="fix", controls=(), tests=(NAME,)):
     mail = fix_mail(section, tests=tests)
     patch = Patch(number=1, name="0001-x", mail=mail, controls=made)
     loaded = Series(base="v1", folder=Path("v1"), patches=(patch,))
-    (seen,), findings = proof.judge(loaded, {each.tree: each for each in runs})
+    (seen,), findings = judgement.judge(loaded, {each.tree: each for each in runs})
     return seen, [finding.what for finding in findings]
 
 

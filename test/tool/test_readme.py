@@ -6,8 +6,11 @@ import json
 
 import pytest
 
-from dspark_patches import bases, lock, readme, series
 from dspark_patches.errors import BadInput
+from dspark_patches.maintain import readme
+from dspark_patches.model import lock
+from dspark_patches.model import releases as bases
+from dspark_patches.model import series
 
 README = "# title\n<!-- begin {name} -->\n{inside}<!-- end {name} -->\nrest\n"
 

@@ -20,7 +20,8 @@ from sound import (
     with_fix,
 )
 
-from dspark_patches import bases, lint
+from dspark_patches.maintain import lint
+from dspark_patches.model import releases
 
 UNKNOWN = "is not recorded"
 
@@ -131,6 +132,6 @@ def test_a_table_of_another_form_is_refused(
 
 
 def test_our_own_table_can_be_read() -> None:
-    known = lint.load_references(bases.data_root() / TABLE)
+    known = lint.load_references(releases.data_root() / TABLE)
     assert known["sgl-project/sglang#36140"].kind == "issue"
     assert known["sgl-project/sglang#33805"].kind == "pull request"

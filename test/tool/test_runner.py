@@ -13,8 +13,8 @@ import factories
 import pytest
 from world import RELEASED, text
 
-from dspark_patches import runner
 from dspark_patches.errors import Precondition
+from dspark_patches.proof import runner
 
 FILE = "test/test_it.py"
 HEAD = "import os, signal, sys, time, unittest\n"

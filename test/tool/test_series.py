@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from factories import make_base, make_edit, make_mail, write_series
 
-from dspark_patches import diff, mail, series
 from dspark_patches.errors import BadInput, Usage
+from dspark_patches.model import diff, mail, series
 
 CLOCK = "python/sglang/srt/clock.py"
 TEST = "test/registered/unit/spec/test_clock.py"

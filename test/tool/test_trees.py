@@ -16,9 +16,10 @@ from world import (
     stop_clock,
 )
 
-from dspark_patches import diff, lock, series, trees
 from dspark_patches.errors import Conflict, Precondition
-from dspark_patches.trees import PATCHED, PRISTINE
+from dspark_patches.model import diff, lock, series
+from dspark_patches.trees import make as trees
+from dspark_patches.trees.make import PATCHED, PRISTINE
 
 GUARD = "test/registered/unit/test_guard.py"
 HELPER = "python/sglang/srt/clock_helper.py"

@@ -19,8 +19,9 @@ from machine import (
     state,
 )
 
-from dspark_patches import bases, cli
+from dspark_patches import cli
 from dspark_patches.errors import Exit
+from dspark_patches.model import releases
 
 RELAXED = settings(
     max_examples=60,
@@ -195,6 +196,6 @@ def test_mails_are_not_looked_for_in_the_target(machine: Machine) -> None:
     """A tree cannot bring a series of its own."""
     root = machine.tree()
     shutil.copytree(machine.world.data / "patches", root / "patches")
-    shutil.rmtree(bases.series_dir(machine.base))
+    shutil.rmtree(releases.series_dir(machine.base))
     assert run("apply", str(root)) == Exit.PRECONDITION
     assert (root / EAGLE).read_bytes() == RELEASED[EAGLE]

@@ -22,8 +22,9 @@ from world import (
     text,
 )
 
-from dspark_patches import diff, runner, verify
 from dspark_patches.errors import Conflict, Precondition, Usage
+from dspark_patches.model import diff
+from dspark_patches.proof import runner, verify
 
 TICK = f"{TEST}::TestClock.test_tick"
 GUARD = "test/registered/unit/test_guard.py"

@@ -16,9 +16,10 @@ import factories
 import pytest
 from world import CLOCK, RELEASED
 
-from dspark_patches import bases, wheels
-from dspark_patches.diff import blob_id
 from dspark_patches.errors import BadInput, Precondition
+from dspark_patches.model import releases
+from dspark_patches.model.diff import blob_id
+from dspark_patches.trees import wheels
 
 PACKAGE = {"sglang/__init__.py": b"", "sglang/a.py": b"a = 1\n"}
 
@@ -96,7 +97,7 @@ def half_unpacked(wheel, to):
 )
 def test_a_full_disk(world, monkeypatch, name, full):
     base = world.release()
-    monkeypatch.setattr(f"dspark_patches.wheels.{name}", full)
+    monkeypatch.setattr(f"dspark_patches.trees.wheels.{name}", full)
     with pytest.raises(Precondition, match="the disk is full") as caught:
         wheels.obtain(base)
     assert "DSPARK_CACHE" in caught.value.next_step
@@ -154,7 +155,7 @@ def test_a_file_that_changed_in_the_cache_is_found(world):
 
 
 def test_pip_is_asked_for_the_pinned_wheel_alone():
-    arguments = wheels.download_arguments(bases.load()["v0.5.22"])
+    arguments = wheels.download_arguments(releases.load()["v0.5.22"])
     assert arguments[-1] == "sglang==0.5.22"
     assert {
         "--only-binary=:all:",

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import factories
 
-from dspark_patches import diff
-from dspark_patches.bases import Base
+from dspark_patches.model import diff
+from dspark_patches.model.releases import Base
 
 CLOCK = "python/sglang/srt/clock.py"
 TEST = "test/registered/unit/test_clock.py"

@@ -1,1 +1,1 @@
-"""An SGLang in use: what it is, which patches it has, and how they go in and out."""
+"""What stands on a machine: found, told and changed."""

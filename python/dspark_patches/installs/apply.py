@@ -13,9 +13,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from ..confined import Confined
 from ..errors import Precondition, Usage
 from . import commits, plan, record
+from .confined import Confined
 from .find import PACKAGE
 from .locate import Target
 from .plan import Outcome, Verb

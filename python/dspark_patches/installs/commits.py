@@ -7,11 +7,11 @@ that after an interruption the same is done again.
 
 from __future__ import annotations
 
-from ..confined import Confined
 from ..errors import BadInput, Conflict, Precondition
-from ..mail import AUTHOR, Mail
-from ..series import Series
+from ..model.mail import AUTHOR, Mail
+from ..model.series import Series
 from . import plan
+from .confined import Confined
 from .gitdir import FILES_ALONE, under_way
 from .locate import Target
 from .plan import Outcome, Verb

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Mapping
 import msgspec
 from packaging.version import InvalidVersion, Version
 
-from .. import bases
-from ..diff import ZEROS
 from ..errors import Failure
-from ..series import Series
+from ..model import releases
+from ..model.diff import ZEROS
+from ..model.series import Series
 
 Blobs = Callable[[Iterable[str]], Mapping[str, str]]
 Loads = Callable[[str], Series]
@@ -58,14 +58,14 @@ def identify(version: str, blobs: Blobs, loads: Loads, named: str = "") -> Ident
         BadInput: the series of the release that the target says it is, is broken.
     """
     if named:
-        return Identity(base=bases.find(named).tag, how="as you named it")
+        return Identity(base=releases.find(named).tag, how="as you named it")
     said = _said(version)
     own = _fit(loads(said), blobs) if said else None
     if own and own.whole and own.total:
         how = f"by its version {version} and its {own.total} edited files"
         return Identity(base=said, how=how)
     fits = []
-    for base in bases.with_series():
+    for base in releases.with_series():
         try:
             fits.append(_fit(loads(base.tag), blobs))
         except Failure:
@@ -96,7 +96,7 @@ def _said(version: str) -> str:
         wanted = Version(Version(version).public)
     except InvalidVersion:
         return ""
-    found = (b.tag for b in bases.with_series() if Version(b.version) == wanted)
+    found = (b.tag for b in releases.with_series() if Version(b.version) == wanted)
     return next(found, "")
 
 

@@ -7,11 +7,11 @@ from typing import Literal
 
 import msgspec
 
-from .. import bases, lock
-from ..diff import ZEROS
 from ..errors import Conflict, Precondition
-from ..patching import backward, forward
-from ..series import Series
+from ..model import lock, releases
+from ..model.diff import ZEROS
+from ..model.patching import backward, forward
+from ..model.series import Series
 from .locate import Kind
 from .replace import Change
 from .states import Chain
@@ -87,7 +87,7 @@ def fitting(view: View) -> Series:
             next_step="see what fits with "
             f"`dspark-patches port {view.identity.near or 'BASE'} {root}`",
         )
-    target, base = view.target, bases.find(view.identity.base)
+    target, base = view.target, releases.find(view.identity.base)
     strange = view.chain.strange()
     for path, why in strange.items():
         more = f" (and {len(strange) - 1} more files)" if len(strange) > 1 else ""

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import msgspec
 
-from ..confined import Confined, Traits
-from ..diff import ZEROS, blob_id, check_path
 from ..errors import Conflict, Failure, Precondition
+from ..model.diff import ZEROS, blob_id, check_path
+from .confined import Confined, Traits
 from .locate import Target
 
 _BESIDE = ".dspark-patches-"

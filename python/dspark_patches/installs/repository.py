@@ -15,14 +15,14 @@ from pathlib import Path
 
 import msgspec
 
-from ..confined import Look
-from ..diff import ZEROS
 from ..errors import Precondition, Usage
 from ..git import Git, GitError
-from ..mail import Mail
-from ..series import Patch
-from ..workshop import Workshop
+from ..model.diff import ZEROS
+from ..model.mail import Mail
+from ..model.series import Patch
+from ..trees.workshop import Workshop
 from . import gitdir
+from .confined import Look
 from .gitdir import FILES_ALONE
 
 _LINK = "120000"

@@ -12,9 +12,9 @@ from typing import Literal
 
 import msgspec
 
-from ..confined import Look
-from ..diff import ZEROS, Section
-from ..series import Patch
+from ..model.diff import ZEROS, Section
+from ..model.series import Patch
+from .confined import Look
 
 State = Literal["applied", "missing", "not needed", "partly applied", "unclear"]
 

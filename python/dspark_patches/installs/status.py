@@ -8,11 +8,12 @@ from functools import cache
 
 import msgspec
 
-from .. import bases, series
-from ..confined import Confined, Look
-from ..diff import ZEROS
 from ..errors import Exit, Failure
-from ..series import Series
+from ..model import releases as bases
+from ..model import series
+from ..model.diff import ZEROS
+from ..model.series import Series
+from .confined import Confined, Look
 from .identify import identify
 from .locate import Kind, Target
 from .states import Chain, PatchState

@@ -1,1 +1,1 @@
-"""What a series would do on a tree that is no known base."""
+"""A series on a tree that is no release."""

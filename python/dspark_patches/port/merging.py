@@ -11,8 +11,8 @@ from pathlib import Path
 import msgspec
 
 from ..git import Git
-from ..patching import lines_of
-from ..states import Content
+from ..model.patching import lines_of
+from ..model.states import Content
 
 # How many lines around a change tell its place, at most.
 _CONTEXT = 3

@@ -6,18 +6,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
-from .. import lock
-from .. import mail as mails
-from .. import series as all_series
-from .. import states, trees, workshop
-from ..bases import Base
-from ..confined import Confined
-from ..diff import ZEROS, Section, blob_id
 from ..errors import Failure, Precondition
+from ..installs.confined import Confined
 from ..installs.locate import Target
 from ..installs.repository import Repository
-from ..series import Patch
-from ..states import Find, Step
+from ..model import lock
+from ..model import mail as mails
+from ..model import series as all_series
+from ..model import states
+from ..model.diff import ZEROS, Section, blob_id
+from ..model.releases import Base
+from ..model.series import Patch
+from ..model.states import Find, Step
+from ..trees import make, workshop
 from . import section as sections
 from .section import Fit, Verdict
 
@@ -86,7 +87,7 @@ def port(base: Base, target: Target, notify: Callable[[str], None]) -> Report:
     """
     series = all_series.load(base)
     lock.agreed(base, series)
-    released = states.in_folder(trees.released(base, notify).root)
+    released = states.in_folder(make.released(base, notify).root)
     steps = states.steps(series, _also_in(target, released))
     paths = {step.section.path for made in steps.values() for step in made}
     left_out = sorted(path for path in paths if not target.place(path))

@@ -15,9 +15,9 @@ from enum import IntEnum
 
 import msgspec
 
-from ..diff import Section, blob_id, hunks
-from ..patching import lines_of, sides
-from ..states import Step
+from ..model.diff import Section, blob_id, hunks
+from ..model.patching import lines_of, sides
+from ..model.states import Step
 from .merging import merge, places
 
 _SHOWN = 3

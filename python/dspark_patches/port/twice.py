@@ -12,10 +12,10 @@ from pathlib import Path
 
 import msgspec
 
-from .. import trees
 from ..errors import Precondition
 from ..installs.locate import Target
-from ..trial import Held, Trial, trial
+from ..proof.trial import Held, Trial, trial
+from ..trees import make
 from .port import PatchVerdict, Report
 from .section import Verdict
 
@@ -34,7 +34,7 @@ def tested(report: Report, target: Target, notify: Callable[[str], None]) -> Rep
     """
     with tempfile.TemporaryDirectory(prefix="dspark-port-") as scratch:
         root = Path(scratch)
-        trees.build(root, target.package, report.merged)
+        make.build(root, target.package, report.merged)
         merged = Target(kind="tree", root=root, python=target.python)
         after = trial(merged, named=report.base, notify=notify)
     failed = [held for held in after.tests if held.status in ("failed", "error")]

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from dspark_patches import runner
+from dspark_patches.proof import runner
 
 _HERE = Path(__file__).parents[1]
 _TAIL = 40

@@ -1,1 +1,0 @@
-"""The verbs, one module each; every module has one click command, ``command``."""

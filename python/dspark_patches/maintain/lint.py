@@ -1,0 +1,169 @@
+"""What a mail must say, beyond being well-formed.
+
+``patches/references.toml`` records the kind and the title of each issue and pull
+request that trailers refer to, so that these can be checked offline.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from ..findings import Finding
+from ..lines import Malformed, read
+from ..model import mail as mails
+from ..model.diff import changed_lines
+from ..model.series import Patch, Series, is_test
+
+LONGEST_SUBJECT = 72
+LARGEST_FIX = 60
+REFERENCES = "references.toml"
+STATUSES = ("Pending", "Submitted", "Backport", "Merged", "Denied", "Local")
+
+_STATUS = re.compile(rf"({'|'.join(STATUSES)}) \[[^\[\]]*\w[^\[\]]*\]")
+_NUMBER = re.compile(r"[\w.-]+/[\w.-]+#[1-9]\d*", re.ASCII)
+_NO_REPORT = re.compile(r"\bno (upstream )?report\b")
+_SENTENCE = re.compile(r"\w[\w)`'\"]*[.!?](?=\s|$)")
+_FEWEST_SENTENCES = 2
+_LOOSE_ENDS = (b" ", b"\t", b"\r")
+
+# What is wrong with a patch, what helps, and the text whose line shows it.
+Wrong = tuple[str, str, str]
+
+
+def lint(series: Series, patch: Patch, more: Iterable[Wrong] = ()) -> Iterator[Finding]:
+    """What is wrong with a mail's message and with the lines that it adds.
+
+    Args:
+        series: the series.
+        patch: one of its patches.
+        more: what else was found wrong with it.
+    """
+    for what, mend, marker in (*_wrong(patch), *more):
+        yield finding(series, patch, what, mend, line=line_of(patch, marker))
+    for number, line in enumerate(mails.joined(patch.mail).split(b"\n"), 1):
+        if line.startswith(b"+") and line.endswith(_LOOSE_ENDS):
+            what = "an added line ends with white space"
+            yield finding(series, patch, what, "take it off", line=number)
+    sections = (s for s in patch.mail.sections if not is_test(s.path))
+    changed = sum(sum(changed_lines(section)) for section in sections)
+    if patch.kind == "fix" and changed > LARGEST_FIX:
+        what = f"the fix adds and removes {changed} lines, more than {LARGEST_FIX}"
+        mend = "split it, or move what is test into the kit"
+        yield finding(series, patch, what, mend, level="warning")
+
+
+def line_of(patch: Patch, text: str) -> int:
+    """The number of the line that ``text``, a newline and more, begins with.
+
+    The mail's last message line where the text does not occur.
+    """
+    data = mails.joined(patch.mail)
+    before, found, _ = data.partition(text.encode())
+    if not found:
+        before = data.partition(b"\n\ndiff --git ")[0]
+    return before.count(b"\n") + 1 + bool(found)
+
+
+def finding(series: Series, patch: Patch, what: str, mend: str, **more) -> Finding:
+    """A finding about a patch's mail."""
+    return Finding(
+        base=series.base,
+        patch=patch.name,
+        file=f"patches/{series.base}/{patch.name}.patch",
+        what=what,
+        mend=mend,
+        **more,
+    )
+
+
+def _wrong(patch: Patch) -> Iterator[Wrong]:
+    mail = patch.mail
+    if mail.author != mails.AUTHOR:
+        yield f"the author is {mail.author}", f"make it {mails.AUTHOR}", "\nFrom: "
+    if len(mail.subject) > LONGEST_SUBJECT:
+        what = f"the subject has {len(mail.subject)} characters"
+        yield what, f"cut it to {LONGEST_SUBJECT}", "\nSubject: "
+    if len(_SENTENCE.findall(mail.body)) < _FEWEST_SENTENCES:
+        yield "the mail does not say why", "add symptom, cause and effect", "\n\n"
+    statuses = mail.values("Upstream-Status")
+    if len(statuses) != 1 or not _STATUS.fullmatch(statuses[0]):
+        mend = f"add one 'Upstream-Status: <{'|'.join(STATUSES)}> [<why>]'"
+        yield "there is no single, valid Upstream-Status", mend, "\nUpstream-Status: "
+    if patch.kind == "test" and mail.values("Fixes"):
+        yield "a patch of tests fixes nothing", "write 'Refs: <number>'", "\nFixes: "
+    if patch.kind == "fix" and not _names_report(mail):
+        mend = (
+            "add 'Fixes: <issue>' or 'Refs: <number>', or say in Upstream-Status that "
+            "there is no report"
+        )
+        yield "a fix names no report", mend, "\nUpstream-Status: "
+    if not patch.tests:
+        mend = "add 'Regression-Test: <path>::<class or test>'"
+        yield "no regression test is named", mend, "\nRegression-Test: "
+    if patch.kind == "test" and not patch.controls:
+        mend = f"add controls/{patch.name}.diff, which brings the defect back"
+        yield "nothing shows that the tests can fail", mend, "\nRegression-Test: "
+
+
+def _names_report(mail: mails.Mail) -> bool:
+    """Whether a trailer names what was reported, or says that nothing was."""
+    if mail.values("Fixes") or mail.values("Refs"):
+        return True
+    return any(_NO_REPORT.search(value) for value in mail.values("Upstream-Status"))
+
+
+class Reference(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An issue or a pull request.
+
+    Attributes:
+        source: whether the page itself was seen, or only reports that name it.
+    """
+
+    kind: Literal["issue", "pull request"]
+    title: str
+    source: Literal["seen", "reports"]
+
+
+def load_references(path: Path) -> dict[str, Reference]:
+    """Every recorded reference, by ``OWNER/NAME#NUMBER``.
+
+    Raises:
+        Malformed: the table is missing or not of the expected form.
+    """
+    try:
+        data = read(path, REFERENCES)
+        known = msgspec.toml.decode(data, type=dict[str, Reference])
+    except (UnicodeDecodeError, msgspec.MsgspecError) as error:
+        what = "cannot be read as the table of references"
+        raise Malformed(REFERENCES, 0, what, cause=str(error)) from error
+    for number in known:
+        if not _NUMBER.fullmatch(number):
+            raise Malformed(REFERENCES, 0, f"{number!r} is not OWNER/NAME#NUMBER")
+    return known
+
+
+def wrong_references(patch: Patch, known: Mapping[str, Reference]) -> Iterator[Wrong]:
+    """What is wrong with the numbers in a patch's trailers."""
+    for key, value in patch.mail.trailers:
+        for what, mend in _wrong_reference(key, value, known):
+            yield what, mend, f"\n{key}: {value}\n"
+
+
+def _wrong_reference(
+    key: str, value: str, known: Mapping[str, Reference]
+) -> Iterator[tuple[str, str]]:
+    if key in ("Fixes", "Refs") and not _NUMBER.fullmatch(value):
+        yield f"{key} does not name OWNER/NAME#NUMBER", "write it in that form"
+        return
+    for number in _NUMBER.findall(value):
+        if number not in known:
+            mend = f"look it up and record it in patches/{REFERENCES}, or correct it"
+            yield f"{number} is not recorded", mend
+        elif key == "Fixes" and known[number].kind != "issue":
+            what = f"Fixes names {number}, which is a {known[number].kind}"
+            yield what, f"write 'Refs: {number}'"

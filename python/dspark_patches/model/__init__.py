@@ -1,0 +1,1 @@
+"""What a release, a patch and a series are."""

@@ -1,0 +1,104 @@
+"""The SGLang releases that have a place here, and where their files lie.
+
+``patches/bases.toml`` names each base once. In a clone the data stand in the
+repository itself; an installed distribution carries a copy of them.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from ..errors import BadInput, Usage
+
+
+class Base(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One SGLang release that we support.
+
+    Attributes:
+        tag: the release's name, such as ``v0.5.16``.
+        version: its version in the package registry.
+        wheel: the full file name of the one wheel that stands for the release.
+        requires_python: the Python versions that the release supports.
+        commit: the tag's commit; empty where it is not known.
+    """
+
+    tag: str
+    version: str
+    wheel: str
+    requires_python: str
+    commit: str = ""
+
+
+def data_root() -> Path:
+    """The folder that holds ``patches/`` and the files that the series add."""
+    package = Path(__file__).resolve().parents[1]
+    shipped = package / "data"
+    return shipped if shipped.is_dir() else package.parents[1]
+
+
+def load(path: Path | None = None) -> dict[str, Base]:
+    """Every base by name, oldest first.
+
+    Args:
+        path: the table to read; ours unless told.
+
+    Raises:
+        BadInput: the table is missing or not of the expected form.
+    """
+    path = path or data_root() / "patches" / "bases.toml"
+    try:
+        tables = msgspec.toml.decode(path.read_bytes(), type=dict[str, dict[str, str]])
+        return {
+            tag: msgspec.convert(table | {"tag": tag}, Base)
+            for tag, table in tables.items()
+        }
+    except (OSError, UnicodeDecodeError, msgspec.MsgspecError) as error:
+        raise BadInput(f"{path} cannot be read as the table of bases", cause=str(error))
+
+
+def find(name: str) -> Base:
+    """The base called ``name``.
+
+    Raises:
+        Usage: there is no such base; the message offers the nearest name.
+    """
+    known = load()
+    if name in known:
+        return known[name]
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    offer = f"did you mean {near[0]}?" if near else ""
+    raise Usage(
+        f"no base is called {name!r}",
+        cause=offer,
+        next_step="choose one of " + ", ".join(known),
+    )
+
+
+def series_dir(base: Base) -> Path:
+    """Where the base's mails, controls and lock lie."""
+    return data_root() / "patches" / base.tag
+
+
+def with_series() -> tuple[Base, ...]:
+    """The bases that have at least one patch, oldest first."""
+    return tuple(
+        base
+        for base in load().values()
+        if any(series_dir(base).glob("[0-9][0-9][0-9][0-9]-*.patch"))
+    )
+
+
+def chosen(names: Iterable[str]) -> tuple[Base, ...]:
+    """The bases of these names, each once; of none, every base with a series.
+
+    Raises:
+        Usage: there is no such base, or no base has a series.
+    """
+    found = tuple(map(find, dict.fromkeys(names))) or with_series()
+    if not found:
+        raise Usage("no base has a series yet", next_step="add a mail below patches/")
+    return found

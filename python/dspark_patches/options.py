@@ -1,0 +1,38 @@
+"""Arguments and options that several verbs share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from .report import FORMATS
+
+target = click.argument("target", required=False, type=click.Path(path_type=Path))
+python = click.option(
+    "--python",
+    metavar="PYTHON",
+    help="The interpreter that SGLang runs with; the one that runs this unless told.",
+)
+base = click.option(
+    "--base", "named", default="", metavar="BASE", help="Take TARGET for this base."
+)
+branch = click.option(
+    "--branch",
+    default="",
+    metavar="NAME",
+    help="Make this branch; the work tree, and so what runs, stays as it is.",
+)
+commit = click.option(
+    "--commit/--no-commit",
+    default=True,
+    help="On a git checkout, commit; or change the files in the work tree alone.",
+)
+form = click.option(
+    "--format",
+    "form",
+    type=click.Choice(FORMATS),
+    default="text",
+    show_default=True,
+    help="json prints one object; github prints annotations.",
+)

@@ -1,0 +1,1 @@
+"""Regression tests run in trees, and what that proves."""

@@ -1,0 +1,197 @@
+"""What counts as proof: red for the right reason, then green.
+
+Pure judgement over what became of the tests in each tree; nothing here runs
+anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Literal
+
+import msgspec
+
+from ..findings import Finding
+from ..model.series import Patch, Series, added_paths, in_wheels, is_test
+from ..trees.make import PATCHED, PRISTINE, tree_of
+from .outcomes import Fault, Outcome
+from .runner_child import selects
+
+# A test that cannot even be loaded says nothing about the code under test.
+_NEVER = {"ImportError", "SyntaxError"}
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """The tests' outcomes, by test id, in one tree of a base.
+
+    ``seconds`` is the time of building the tree and running the tests.
+    """
+
+    base: str
+    tree: str
+    outcomes: dict[str, Outcome]
+    seconds: float = 0.0
+
+    def outcome(self, test: str) -> Outcome:
+        """A test's outcome, or that of its file when that did not load."""
+        path = test.split("::")[0]
+        missing = Outcome(id=test, skipped="it does not exist in this tree")
+        return self.outcomes.get(test) or self.outcomes.get(path, missing)
+
+
+class TestProof(msgspec.Struct, frozen=True, kw_only=True):
+    """What was seen of one test that a patch names.
+
+    Attributes:
+        red_on: the trees on which it failed for the right reason.
+        reason: why it failed on the first of them; if there is none, what
+            became of it on each tree.
+    """
+
+    id: str
+    red: bool
+    red_on: tuple[str, ...]
+    reason: str
+    green: bool
+
+
+class PatchProof(msgspec.Struct, frozen=True, kw_only=True):
+    """What was seen of one patch; ``left_out`` are files that no wheel carries."""
+
+    base: str
+    patch: str
+    kind: Literal["fix", "test"]
+    red: bool
+    green: bool
+    tests: tuple[TestProof, ...]
+    left_out: tuple[str, ...]
+
+
+def right_reason(outcome: Outcome) -> bool:
+    """Whether a test failed because of the code that was released.
+
+    Every fault must be an assertion of the test, or an exception that arose
+    in released code; never one of loading, nor of a class's or module's setup.
+    """
+    return bool(outcome.faults) and all(map(_is_right, outcome.faults))
+
+
+def judge(
+    loaded: Series, runs: Mapping[str, Run]
+) -> tuple[tuple[PatchProof, ...], tuple[Finding, ...]]:
+    """Judge a series by the runs of its trees, given by tree name."""
+    proofs, findings = [], []
+    added = added_paths(loaded)
+    for patch in loaded.patches:
+        evidence = [runs[PRISTINE], *(runs[tree_of(c)] for c in patch.controls)]
+        tests = _tests(patch, evidence, runs[PATCHED])
+        left_out = (s.path for s in patch.mail.sections if not in_wheels(s.path))
+        proofs.append(
+            PatchProof(
+                base=loaded.base,
+                patch=patch.name,
+                kind=patch.kind,
+                red=_is_red(patch, tests),
+                green=bool(tests) and all(test.green for test in tests),
+                tests=tests,
+                left_out=tuple(path for path in left_out if path not in added),
+            )
+        )
+        found = (*_general(patch, tests), *_per_test(tests, evidence, runs[PATCHED]))
+        findings += (
+            Finding(
+                base=loaded.base,
+                patch=patch.name,
+                file=f"patches/{loaded.base}/{patch.name}.patch",
+                what=what,
+                mend=hint,
+                detail=detail,
+            )
+            for what, hint, detail in found
+        )
+    return tuple(proofs), (*findings, *_unnamed(loaded, runs[PATCHED]))
+
+
+def _unnamed(loaded: Series, patched: Run) -> Iterable[Finding]:
+    """Tests that the series adds and that no patch names."""
+    selectors = [selector for patch in loaded.patches for selector in patch.tests]
+    for name, outcome in patched.outcomes.items():
+        if not any(selects(selector, name) for selector in selectors):
+            yield Finding(
+                base=loaded.base,
+                file=name.split("::")[0],
+                what=f"no patch names {name}",
+                mend="name it in the Regression-Test trailer of the patch "
+                "that it proves",
+                detail=outcome.detail,
+            )
+
+
+def _is_right(fault: Fault) -> bool:
+    if fault.fixture or _NEVER.intersection(fault.bases):
+        return False
+    released = fault.frame.startswith("python/sglang/") and not is_test(fault.frame)
+    return "AssertionError" in fault.bases or released
+
+
+def _tests(patch: Patch, evidence: list[Run], patched: Run) -> tuple[TestProof, ...]:
+    return tuple(
+        _test(name, evidence, outcome.status == "passed")
+        for name, outcome in patched.outcomes.items()
+        if any(selects(selector, name) for selector in patch.tests)
+    )
+
+
+def _test(name: str, evidence: list[Run], green: bool) -> TestProof:
+    seen = {run.tree: run.outcome(name) for run in evidence}
+    red_on = tuple(tree for tree, outcome in seen.items() if right_reason(outcome))
+    everywhere = "; ".join(f"{tree}: {outcome}" for tree, outcome in seen.items())
+    return TestProof(
+        id=name,
+        red=bool(red_on),
+        red_on=red_on,
+        reason=str(seen[red_on[0]]) if red_on else everywhere,
+        green=green,
+    )
+
+
+def _is_red(patch: Patch, tests: tuple[TestProof, ...]) -> bool:
+    if not tests or not all(test.red for test in tests):
+        return False
+    if patch.kind == "test":
+        return bool(patch.controls)
+    return any(PRISTINE in test.red_on for test in tests)
+
+
+def _general(
+    patch: Patch, tests: tuple[TestProof, ...]
+) -> Iterable[tuple[str, str, str]]:
+    red_on = {tree for test in tests for tree in test.red_on}
+    if not patch.tests:
+        yield "the mail names no test", "add a Regression-Test trailer", ""
+    if patch.kind == "test" and not patch.controls:
+        what = "a test-only patch needs a control"
+        yield what, "add a diff below controls/ that brings the defect back", ""
+    if patch.kind == "fix" and PRISTINE not in red_on:
+        what = "none of its tests fails on the pristine tree"
+        yield what, "name a test that the released code fails", ""
+    for control in patch.controls:
+        if tree_of(control) not in red_on:
+            what = f"control {control.name} makes none of its tests fail"
+            yield what, "drop the control, or add the test that it calls for", ""
+
+
+def _per_test(
+    tests: tuple[TestProof, ...], evidence: list[Run], patched: Run
+) -> Iterable[tuple[str, str, str]]:
+    for test in tests:
+        if not test.red:
+            seen = {run.tree: run.outcome(test.id) for run in evidence}
+            faulty = [f"{t}:\n{o.detail}" for t, o in seen.items() if o.faults]
+            what = f"{test.id} is not red for the right reason: {test.reason}"
+            hint = "it must fail by assertion, or in released code, without the patch"
+            yield what, hint, "\n\n".join(faulty)
+        if not test.green:
+            outcome = patched.outcomes[test.id]
+            what = f"{test.id} is not green: {outcome}"
+            yield what, "keep the trees with --keep, then use `exec`", outcome.detail

@@ -1,0 +1,250 @@
+"""Run test files of one tree in a fork of this process and report each outcome.
+
+Started by :mod:`dspark_patches.proof.runner` under the interpreter that the tree is tested
+with, which has none of our dependencies. It reads jobs, one JSON object a line, and
+answers each with the process id of the fork and with its exit status. Outcomes go to a
+file of their own, since a test may print anything and may end the process.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import importlib
+import importlib.util
+import json
+import os
+import resource
+import signal
+import sys
+import traceback
+import unittest
+from contextlib import suppress
+from typing import Any, Iterator
+
+_OUTPUT_KEPT = 20_000
+
+
+class Report:
+    """What is told and was printed. A test may close any descriptor of the files."""
+
+    def __init__(self, tree: str, report: str, log: str) -> None:
+        self.tree = tree
+        self._path = report
+        self._log = log
+
+    def tell(self, kind: str, **fields: Any) -> None:
+        line = json.dumps({"kind": kind, **fields}) + "\n"
+        with open(self._path, "ab", buffering=0) as stream:
+            stream.write(line.encode("utf-8", "backslashreplace"))
+
+    def printed(self) -> int:
+        """How much has been printed."""
+        for stream in (sys.__stdout__, sys.__stderr__):
+            with suppress(OSError, ValueError):
+                stream.flush()
+        return os.path.getsize(self._log)
+
+    def output(self, start: int) -> str:
+        """The end of what has been printed since then."""
+        with open(self._log, "rb") as stream:
+            stream.seek(max(start, self.printed() - _OUTPUT_KEPT))
+            return stream.read().decode("utf-8", "replace")
+
+    def fault(self, error: Any, fixture: str = "", subtest: str = "") -> dict:
+        """An exception as data, seen through the retry wrapper."""
+        while error.__context__ is not None and _is_retry(error):
+            error = error.__context__
+        shown = traceback.TracebackException.from_exception(error)
+        file = os.path.realpath(shown.stack[-1].filename) if shown.stack else ""
+        inside = file.startswith(self.tree + os.sep)
+        return {
+            "type": type(error).__name__,
+            "bases": [base.__name__ for base in type(error).__mro__],
+            "message": f"{subtest} {shown}" if subtest else str(shown),
+            "frame": os.path.relpath(file, self.tree) if inside else "",
+            "traceback": "".join(shown.format()),
+            "fixture": fixture,
+        }
+
+
+def _is_retry(error: BaseException) -> bool:
+    """Whether upstream's CustomTestCase raised it in place of what the test raised."""
+    return type(error) is Exception and str(error).startswith("retry() ")
+
+
+class Result(unittest.TestResult):
+    """Tells every outcome with its faults, those of subtests among them."""
+
+    def __init__(self, report: Report, tests: list) -> None:
+        super().__init__()
+        self._report = report
+        self._tests = tests
+        self._ids = {id(test): name for name, test in tests}
+
+    def startTest(self, test: unittest.TestCase) -> None:
+        super().startTest(test)
+        self._faults: list[dict[str, Any]] = []
+        self._skips: list[str] = []
+        self._at = self._report.printed()
+        self._report.tell("start", id=self._ids[id(test)], at=self._at)
+
+    def stopTest(self, test: unittest.TestCase) -> None:
+        super().stopTest(test)
+        skipped, output = "; ".join(self._skips), self._report.output(self._at)
+        outcome = dict(faults=self._faults, skipped=skipped, output=output)
+        self._report.tell("outcome", id=self._ids[id(test)], **outcome)
+
+    def addFailure(self, test: unittest.TestCase, err: Any) -> None:
+        self._faults.append(self._report.fault(err[1]))
+
+    def addError(self, test: unittest.TestCase, err: Any) -> None:
+        if id(test) in self._ids:
+            self.addFailure(test, err)
+        else:
+            self._fixture(test, err[1])
+
+    def addSubTest(self, test: Any, subtest: Any, err: Any) -> None:
+        if err is not None:
+            name = subtest._subDescription()
+            self._faults.append(self._report.fault(err[1], subtest=name))
+
+    def addSkip(self, test: unittest.TestCase, reason: str) -> None:
+        if id(test) in self._ids:
+            self._skips.append(reason or "no reason given")
+        else:
+            self._fixture(test, skipped=reason or "no reason given")
+
+    def addExpectedFailure(self, test: unittest.TestCase, err: Any) -> None:
+        self._skips.append("expected to fail, and did")
+
+    def addUnexpectedSuccess(self, test: unittest.TestCase) -> None:
+        self.addFailure(test, (None, AssertionError("expected to fail, and did not")))
+
+    def _fixture(self, holder: Any, error: Any = None, skipped: str = "") -> None:
+        """Tell of ``setUpClass (MODULE.CLASS)`` and the like with their tests."""
+        fixture, _, owner = holder.id().rstrip(")").partition(" (")
+        faults = [self._report.fault(error, fixture)] if error else []
+        for name, test in self._tests:
+            if owner in (type(test).__module__, unittest.util.strclass(type(test))):
+                self._report.tell("outcome", id=name, faults=faults, skipped=skipped)
+
+
+def selects(selector: str, test: str) -> bool:
+    """Whether ``PATH[::CLASS[.TEST]]`` names the test with this id."""
+    return test == selector or test.startswith((selector + "::", selector + "."))
+
+
+def load(path: str, tree: str) -> Iterator[tuple[str, unittest.TestCase]]:
+    """The tests of one file, as ``python3 FILE`` would see them, by their ids."""
+    name = "dspark_test_" + "".join(c if c.isalnum() else "_" for c in path)
+    spec = importlib.util.spec_from_file_location(name, os.path.join(tree, path))
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    for test in flat(unittest.defaultTestLoader.loadTestsFromModule(module)):
+        yield f"{path}::{type(test).__name__}.{test._testMethodName}", test
+
+
+def flat(tests: Any) -> Iterator[unittest.TestCase]:
+    """The tests of a suite, in order."""
+    if isinstance(tests, unittest.TestCase):
+        yield tests
+    else:
+        for each in tests:
+            yield from flat(each)
+
+
+def collect(selectors: list[str], report: Report) -> list:
+    """The selected tests of every selected file, each once.
+
+    A file that does not load and a selector that names nothing are told at once.
+    """
+    found = []
+    for path in dict.fromkeys(selector.split("::")[0] for selector in selectors):
+        try:
+            tests = list(load(path, report.tree))
+        except BaseException as error:
+            report.tell("outcome", id=path, faults=[report.fault(error, "collection")])
+            selectors = [s for s in selectors if s.split("::")[0] != path]
+            continue
+        found += (one for one in tests if any(selects(s, one[0]) for s in selectors))
+    for selector in selectors:
+        if not any(selects(selector, name) for name, _ in found):
+            fault = dict(type="NoSuchTest", message=selector, fixture="collection")
+            report.tell("outcome", id=selector, faults=[fault])
+    return found
+
+
+def run(report: Report, selectors: list[str]) -> None:
+    """Run the selected tests with the tree's sglang, and tell every outcome."""
+    try:
+        import sglang
+    except BaseException as error:
+        for one in selectors:
+            report.tell("outcome", id=one, faults=[report.fault(error, "collection")])
+        return
+    # A folder without an __init__.py imports too, and has no file.
+    found = os.path.realpath(sglang.__file__ or list(sglang.__path__)[0])
+    if not found.startswith(os.path.join(report.tree, "python", "sglang") + os.sep):
+        report.tell("elsewhere", found=found)
+        return
+    tests = collect(selectors, report)
+    report.tell("plan", ids=[name for name, _ in tests])
+    unittest.TestSuite(test for _, test in tests).run(Result(report, tests))
+    report.printed()
+
+
+def become(tree: str, log: str, env: dict[str, str]) -> None:
+    """Turn a fork into the process that ``python3`` would start in the tree."""
+    # A session of its own, so that whatever the tests start can be ended with it.
+    os.setsid()
+    os.chdir(tree)
+    os.environ.clear()
+    os.environ.update(env)
+    # The interpreter read its settings when it started, these among them.
+    sys.path[:0] = [p for p in env["PYTHONPATH"].split(os.pathsep) if p not in sys.path]
+    with open(os.devnull) as nothing, open(log, "ab") as output:
+        for descriptor, source in enumerate((nothing, output, output)):
+            os.dup2(source.fileno(), descriptor)
+    faulthandler.enable()
+    # A crash is reported; its core dump would be the size of all of torch.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def serve(preload: list[str]) -> None:
+    """Fork for each job on standard input, one after the other."""
+    # The interpreter put our package's folder first, whose names tests must not find.
+    sys.path.remove(os.path.dirname(os.path.abspath(__file__)))
+    # What a module prints while it is loaded is no answer.
+    answers = os.dup(1)
+    os.dup2(2, 1)
+    for name in preload:
+        with suppress(Exception):
+            importlib.import_module(name)
+    for line in sys.stdin.buffer:
+        job = json.loads(line)
+        hold, go = os.pipe()
+        child = os.fork()
+        if not child:
+            os.close(go)
+            # One of which nobody was told could not be ended.
+            _ = os.read(hold, 1) or os._exit(0)
+            os.close(answers)
+            become(job["tree"], job["log"], job["env"])
+            run(Report(job["tree"], job["report"], job["log"]), job["selectors"])
+            # Tearing torch down takes seconds, and threads that a test left
+            # behind may never end; everything that counts has been written.
+            os._exit(0)
+        os.write(answers, b"%d\n" % child)
+        os.write(go, b"!")
+        os.close(hold), os.close(go)
+        os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+        # Nothing of its session may be left when its end is told.
+        with suppress(ProcessLookupError):
+            os.killpg(child, signal.SIGKILL)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        os.write(answers, b"%d\n" % status)
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1:])

@@ -1,0 +1,112 @@
+"""``test``: what the regression tests say of any tree, patched or not.
+
+The tests run on a copy of the target's package, over which the series' tests
+and test kit are laid; the target itself stays as it is.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from ..errors import Precondition
+from ..installs.locate import Target
+from ..installs.status import View
+from ..model import releases, series
+from ..model.series import Series
+from ..trees import make
+from . import runner
+from .outcomes import Outcome
+from .runner_child import selects
+
+
+class Held(msgspec.Struct, frozen=True, kw_only=True):
+    """What one test said.
+
+    Attributes:
+        patch: the patch that names the test; empty when none does.
+        status: ``failed`` is the test's own assertion; ``error`` anything else.
+    """
+
+    test: str
+    patch: str
+    status: str
+    reason: str
+    detail: str = ""
+
+
+class Trial(msgspec.Struct, frozen=True, kw_only=True):
+    """What the tests of a base's series said of a target."""
+
+    target: str
+    base: str
+    how: str
+    python: str
+    tests: tuple[Held, ...]
+
+    @property
+    def holds(self) -> bool:
+        """Whether something was tested, and nothing spoke against it."""
+        statuses = {held.status for held in self.tests}
+        return "passed" in statuses and not statuses & {"failed", "error"}
+
+
+def trial(
+    target: Target,
+    *,
+    named: str = "",
+    timeout: float = runner.TIMEOUT,
+    notify: Callable[[str], None] = lambda message: None,
+) -> Trial:
+    """Run the regression tests of a base's series on a target.
+
+    Args:
+        target: the target; it is only read.
+        named: the base whose tests to run; found out unless told, and on a
+            tree that is no known base, those of the nearest.
+        timeout: seconds for all of them.
+        notify: told before something slow begins.
+
+    Raises:
+        Usage: there is no such base, or it has no series.
+        Precondition: no base is near, or the interpreter does not start.
+    """
+    identity = View(target, named).identity
+    base = identity.base or identity.near
+    if not base:
+        raise Precondition(
+            f"{target.root} is no release that we know",
+            cause=identity.how,
+            next_step="name the base whose tests to run with --base",
+        )
+    loaded = series.load(releases.find(base))
+    python = target.python or sys.executable
+    files = make.tests(loaded)
+    chosen = sorted(path for path in files if path.startswith("test/"))
+    with tempfile.TemporaryDirectory(prefix="dspark-test-") as scratch:
+        notify(f"copying {target.package}")
+        make.build(Path(scratch), target.package, files)
+        notify(f"running {len(chosen)} test files with {python}")
+        outcomes = runner.run(Path(scratch), chosen, python=python, timeout=timeout)
+    held = tuple(_held(loaded, outcome) for outcome in outcomes)
+    where, how = str(target.root), identity.how
+    return Trial(target=where, base=base, how=how, python=python, tests=held)
+
+
+def _held(loaded: Series, outcome: Outcome) -> Held:
+    names = (
+        patch.name
+        for patch in loaded.patches
+        if any(selects(selector, outcome.id) for selector in patch.tests)
+    )
+    return Held(
+        test=outcome.id,
+        patch=next(names, ""),
+        status=outcome.status,
+        reason=str(outcome),
+        detail=outcome.detail if outcome.faults else "",
+    )

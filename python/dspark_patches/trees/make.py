@@ -1,0 +1,173 @@
+"""Trees to run: a release or any other package, with files of a series laid over it.
+
+What is laid over is made in memory, where the blob ids of the diffs prove every
+file before and after. So a tree is written once, when all of it is known to fit.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from ..errors import Conflict, Precondition
+from ..model import lock, series
+from ..model.diff import ZEROS, Section
+from ..model.patching import forward
+from ..model.releases import Base
+from ..model.series import Control, Series
+from . import wheels
+from .wheels import Released
+
+PRISTINE = "pristine"
+PATCHED = "patched"
+
+PACKAGE = "python/sglang"
+
+# By path, relative to the tree; None stands for no file.
+Files = dict[str, "bytes | None"]
+
+_NOT_COPIED = shutil.ignore_patterns("__pycache__", ".dspark-patches*")
+
+
+def tree_of(control: Control) -> str:
+    """The name of the tree that a control makes."""
+    return f"control {control.name}"
+
+
+def released(
+    base: Base, notify: Callable[[str], None] = lambda message: None
+) -> Released:
+    """The base's released tree, its touched files verified against the lock.
+
+    A base that has no lock yet is taken as its wheel is.
+
+    Raises:
+        Precondition: the wheel cannot be had, or the files are not the locked
+            ones.
+        BadInput: the wheel or the lock is broken.
+    """
+    if not lock.path_of(base).exists():
+        return wheels.obtain(base, notify=notify)
+    locked = lock.load(base)
+    found = wheels.obtain(base, locked.wheel.sha256, notify)
+    wheels.verify_files(found, locked.base_blobs(in_wheel=True))
+    return found
+
+
+def make(
+    base: Base,
+    name: str,
+    root: Path,
+    notify: Callable[[str], None] = lambda message: None,
+) -> None:
+    """Make one of the trees that :func:`recipes` names, at ``root``.
+
+    Raises:
+        Precondition: the wheel cannot be had, or the tree not be written.
+        BadInput: a mail, the lock or the wheel is broken.
+        Conflict: a patch does not fit its base.
+    """
+    found = released(base, notify)
+    build(root, found.package, recipes(series.load(base), found.root)[name])
+
+
+def build(root: Path, package: Path, files: Mapping[str, bytes | None]) -> None:
+    """Write a tree: a copy of ``package``, and ``files`` over it.
+
+    A real copy: with hard links a test that writes to a file in place would
+    change the cache as well, and copying takes well below a second.
+
+    Raises:
+        Precondition: the tree cannot be written.
+    """
+    try:
+        shutil.copytree(package, root / PACKAGE, symlinks=True, ignore=_NOT_COPIED)
+        for path, content in files.items():
+            _lay(root, root / path, content)
+    except (OSError, shutil.Error) as error:
+        raise Precondition(
+            f"{package} cannot be copied to {root}",
+            cause=str(error)[:500],
+            next_step="free some space, or set TMPDIR to another folder",
+        ) from error
+
+
+def recipes(loaded: Series, root: Path) -> dict[str, Files]:
+    """What lies over the release in each tree of a series, by the tree's name.
+
+    The pristine tree has the tests and test kit; the patched one has the whole
+    series; a control stands on the patches up to its own.
+
+    Args:
+        loaded: the series.
+        root: its base's released tree.
+
+    Raises:
+        Conflict: a patch or control does not fit.
+    """
+    made: dict[str, Files] = {}
+    files: Files = {}
+    for patch in loaded.patches:
+        source = f"{loaded.base}/{patch.name}"
+        files = after(files, root, patch.mail.sections, source)
+        for control in patch.controls:
+            source = f"{loaded.base}/{control.name}"
+            made[tree_of(control)] = after(files, root, control.sections, source)
+    return {PATCHED: files, PRISTINE: dict(tests(loaded)), **made}
+
+
+def after(files: Files, root: Path, sections: Iterable[Section], source: str) -> Files:
+    """``files`` over the tree at ``root`` after a diff, all of it or nothing.
+
+    Args:
+        files: what lies over the tree already.
+        root: the tree.
+        sections: the diff; edits to files that no wheel carries are left out.
+        source: the patch or control that it comes from, for errors.
+
+    Raises:
+        Conflict: a file is not the one that the diff was written for.
+    """
+    made = dict(files)
+    for section in sections:
+        path = section.path
+        before = made[path] if path in made else _content(root / path)
+        if before is None and section.old != ZEROS and not series.in_wheels(path):
+            continue
+        try:
+            made[path] = forward(before, section)
+        except Conflict as error:
+            raise Conflict(
+                f"{source} does not fit {path}",
+                cause=error.cause,
+                next_step="run `dspark-patches check`",
+            ) from error
+    return made
+
+
+def tests(loaded: Series) -> dict[str, bytes]:
+    """The tests and the test kit that a series adds, as it leaves them."""
+    found: Files = {}
+    for patch in loaded.patches:
+        for section in patch.mail.sections:
+            path = section.path
+            if series.is_test(path) and (section.old == ZEROS or path in found):
+                found[path] = forward(found.get(path), section)
+    return {path: content for path, content in found.items() if content is not None}
+
+
+def _lay(root: Path, file: Path, content: bytes | None) -> None:
+    # From the top, so that no link in the copy leads out of it.
+    for place in (*[*file.relative_to(root).parents][-2::-1], file):
+        if (root / place).is_symlink():
+            (root / place).unlink()
+    if content is None:
+        file.unlink(missing_ok=True)
+        return
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(content)
+
+
+def _content(file: Path) -> bytes | None:
+    return file.read_bytes() if file.is_file() else None
