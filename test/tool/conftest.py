@@ -27,7 +27,9 @@ from dspark_patches.trees import wheels
 IN_WORLD = """
 import sys
 from pathlib import Path
-from dspark_patches import bases, cli, runner
+from dspark_patches import cli
+from dspark_patches.model import releases as bases
+from dspark_patches.proof import runner
 
 root = Path(sys.argv.pop(1))
 bases.data_root = lambda: root

@@ -69,7 +69,7 @@ def test_an_installed_distribution_finds_its_own_data(tmp_path):
     site = tmp_path / "site"
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(site)
-    probe = "from dspark_patches import bases; print(bases.data_root(), *bases.load())"
+    probe = "from dspark_patches.model import releases as r; print(r.data_root(), *r.load())"
     done = subprocess.run(
         [sys.executable, "-c", probe],
         cwd=tmp_path,

@@ -115,7 +115,7 @@ def test_processes_that_prepare_a_base_at_once_agree(world):
     base = world.release()
     code = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
-        "import factories; from dspark_patches import wheels\n"
+        "import factories; from dspark_patches.trees import wheels\n"
         "print(wheels.obtain(factories.make_base()).root)\n"
     )
     command = [sys.executable, "-c", code, str(Path(__file__).parent)]
