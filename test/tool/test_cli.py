@@ -317,7 +317,7 @@ def test_help_teaches_by_example(run):
     assert run("--version")[1].split()[-1] == __version__
     ours = run("--help")[1].partition("To maintain the series:")[2]
     listed = [line.split()[0] for line in ours.splitlines() if line]
-    assert listed == ["check", "edit", "export", "lock", "readme"]
+    assert listed == ["check", "edit", "export", "carry", "lock", "readme"]
 
 
 def test_the_module_is_the_command():
