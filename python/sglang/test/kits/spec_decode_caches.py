@@ -13,6 +13,7 @@ from sglang.test.kits.features import (
     HAS_CHUNK_CACHES,
     HAS_COMPONENT_CURSORS,
     HAS_SWA_RADIX_CACHE,
+    HAS_TREE_CORE_OPTION,
 )
 
 
@@ -50,6 +51,9 @@ def make_prefix_cache(
             return SWARadixCache(params)
     swa = (ComponentType.SWA,) if has_swa else ()
     params.tree_components = (ComponentType.FULL, *swa)
+    if HAS_TREE_CORE_OPTION:
+        # Whether another core is there depends on the machine.
+        params.tree_core_backend = "python"
     return UnifiedRadixCache(params)
 
 

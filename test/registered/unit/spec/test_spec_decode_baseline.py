@@ -1,7 +1,7 @@
 """What decode bookkeeping of EAGLE and NGRAM is, and must stay.
 
-The dflash family is to be given the same bookkeeping; these tests hold the
-algorithms that have it in place while that happens.
+Every iteration evicts once, allocates, and advances every request's decode clock
+once.
 """
 
 import unittest
