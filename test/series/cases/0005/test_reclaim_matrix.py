@@ -10,7 +10,7 @@ from itertools import product
 from sglang.srt.mem_cache.base_prefix_cache import EvictParams
 from sglang.srt.model_executor.forward_batch_info import ForwardMode
 from sglang.test.ci.ci_register import register_cpu_ci
-from sglang.test.kits.spec_decode_compat import prefix_cache_kinds, swa_evicted_len
+from sglang.test.kits.spec_decode_caches import prefix_cache_kinds, swa_evicted_len
 from sglang.test.kits.spec_retract_kit import RetractTestCase, leave_swa
 
 register_cpu_ci(est_time=60, suite="base-a-test-cpu")
