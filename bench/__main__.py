@@ -8,7 +8,7 @@ from contextlib import nullcontext
 import click
 
 from dspark_patches.errors import Exit, Failure
-from dspark_patches.model import releases as bases
+from dspark_patches.model.releases import find, load, with_series
 
 from . import docs
 from .figures import FIGURES
@@ -69,8 +69,8 @@ def _bench(releases, figures, jobs: int, readme: bool, redraw: bool) -> None:
     if redraw:
         docs.write(load(docs.FOLDER / docs.RESULTS))
         return
-    tags = [bases.find(name).tag for name in dict.fromkeys(releases)]
-    tags = tags or [base.tag for base in bases.with_series()]
+    tags = [find(name).tag for name in dict.fromkeys(releases)]
+    tags = tags or [release.tag for release in with_series()]
     figures = tuple(dict.fromkeys(figures))
     with docs.alone() if readme else nullcontext():
         known = load(docs.FOLDER / docs.RESULTS) if readme else Results()

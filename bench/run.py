@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack
 
 from dspark_patches.maintain.readme import served
-from dspark_patches.model import releases as bases
+from dspark_patches.model.releases import find
 
 from .figures import FIGURES, names_of
 from .place import Place, place, say
@@ -40,7 +40,7 @@ def run(
         TaskFailed: a task ended with an exception.
     """
     # Now, not when it ends: the clone may have moved on by then.
-    files = {tag: served(bases.find(tag)) for tag in releases}
+    files = {tag: served(find(tag)) for tag in releases}
     lock = threading.Lock()
 
     def keep(host: str, rows: list[Row]) -> None:

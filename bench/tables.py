@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dspark_patches.model import releases as bases
+from dspark_patches.model.releases import load
 
 from .cells import Trees
 from .figures import FIGURES
@@ -50,7 +50,7 @@ def _spans(
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
     """The cells of each release, those of neighbours that are alike as one."""
     spans: list[tuple[list[str], tuple[str, ...]]] = []
-    order = list(bases.load())
+    order = list(load())
     for tag, trees in releases.items():
         cells = tuple(cell(trees) for cell in FIGURES[name].columns.values())
         tags, before = spans[-1] if spans else ([""], ())

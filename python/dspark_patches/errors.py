@@ -53,13 +53,13 @@ class Conflict(Failure):
 
 
 class Usage(Failure):
-    """The request itself makes no sense, such as an unknown base."""
+    """The request itself makes no sense, such as an unknown release."""
 
     exit_code = Exit.USAGE
 
 
 class BadInput(Failure):
-    """A mail, lock or control that is broken or hostile."""
+    """A patch, lock or control that is broken or hostile."""
 
     exit_code = Exit.PRECONDITION
 

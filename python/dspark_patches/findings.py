@@ -13,8 +13,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """Something to mend; a "warning" does not fail a check.
 
     Attributes:
-        base: the base's tag; empty where it is not about one base.
-        patch: the mail's file stem; empty where it is not about one patch.
+        release: the release's tag; empty where it is not about one release.
+        patch: the patch's file stem; empty where it is not about one patch.
         file: the file, relative to the clone.
         line: the line in it; 0 is the whole file.
         what: what is wrong.
@@ -22,24 +22,24 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
         detail: what was seen, such as what a test printed; may be long.
     """
 
-    base: str = ""
+    release: str = ""
     patch: str = ""
     file: str
     line: int = 0
     level: Literal["error", "warning"] = "error"
     what: str
-    mend: str
+    hint: str
     detail: str = ""
 
 
-def of_failure(base: str, failure: Malformed, mend: str) -> Finding:
+def of_failure(release: str, failure: Malformed, hint: str) -> Finding:
     """The finding that a file of the series is malformed."""
     stem, _, suffix = failure.file.rpartition("/")[2].rpartition(".")
     return Finding(
-        base=base,
+        release=release,
         patch=stem if suffix == "patch" else "",
         file=f"patches/{failure.file}",
         line=failure.line,
         what=f"{failure.what} ({failure.cause})" if failure.cause else failure.what,
-        mend=mend,
+        hint=hint,
     )

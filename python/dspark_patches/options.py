@@ -14,8 +14,12 @@ python = click.option(
     metavar="PYTHON",
     help="The interpreter that SGLang runs with; the one that runs this unless told.",
 )
-base = click.option(
-    "--base", "named", default="", metavar="BASE", help="Take TARGET for this base."
+release = click.option(
+    "--base",
+    "named",
+    default="",
+    metavar="RELEASE",
+    help="Take TARGET for this release.",
 )
 branch = click.option(
     "--branch",

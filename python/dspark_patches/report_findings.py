@@ -35,13 +35,13 @@ def print_finding(form: str, finding: Finding) -> None:
     """Print one finding, as text or as an annotation."""
     if form == "github":
         place = {"file": finding.file, "line": str(finding.line or 1)}
-        message = "\n".join(filter(None, [finding.what, finding.mend, finding.detail]))
+        message = "\n".join(filter(None, [finding.what, finding.hint, finding.detail]))
         report.annotation(finding.level, message, title=_title(finding), **place)
         return
     place = f"{finding.file}:{finding.line}" if finding.line else finding.file
     style = _STYLES[finding.level]
     report.line(f"{place}: {finding.level}: {finding.what}", style=style)
-    report.line(f"  next: {finding.mend}")
+    report.line(f"  next: {finding.hint}")
     lines = finding.detail.splitlines()
     if len(lines) > _DETAIL_LINES:
         skipped = len(lines) - _DETAIL_LINES
@@ -51,4 +51,4 @@ def print_finding(form: str, finding: Finding) -> None:
 
 
 def _title(finding: Finding) -> str:
-    return " ".join(filter(None, ["dspark-patches", finding.base, finding.patch]))
+    return " ".join(filter(None, ["dspark-patches", finding.release, finding.patch]))

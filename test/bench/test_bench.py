@@ -109,7 +109,7 @@ def test_rows_of_other_patches_are_dropped(scripts_bench, monkeypatch):
     for release in ("v0.5.16", "v0.5.17"):
         scripts_bench(release, "--figure", "growth", "--readme")
     served = {"wheel_sha256": "1", "series_blob": "2"}
-    monkeypatch.setattr(run, "served", lambda base: served)
+    monkeypatch.setattr(run, "served", lambda release: served)
     scripts_bench("v0.5.16", "--figure", "pd", "--readme")
     figure = {row.release: row.figure for row in known().rows}
     assert figure == {"v0.5.16": "pd", "v0.5.17": "growth"}

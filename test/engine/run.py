@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Serve loads with each base's own scheduler: run.py [--help].
+"""Serve loads with each release's own scheduler: run.py [--help].
 
-Every base as released and with its series, each in processes of its own. What was
+Every release as released and with its series, each in processes of its own. What was
 seen goes into OUT as JSON, and as tables in Markdown. Ends 0 if, on patched trees,
 all requests ended with the right text and full pools, and every sabotage was
 noticed.
@@ -35,7 +35,7 @@ def main() -> int:
     with place() as where:
         for load in options.load:
             seen: tables.Seen = {}
-            for tag in options.base:
+            for tag in options.release:
                 seen[tag] = {}
                 for kind, tree in _trees(options, where, tag):
                     answers = _serve(load, f"{tag} {kind}", tree)
@@ -86,7 +86,7 @@ def _write(out: Path, load: str, seen: tables.Seen) -> None:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    tags = [base.tag for base in releases.with_series()]
+    tags = [release.tag for release in releases.with_series()]
     parser.add_argument("--base", nargs="+", default=tags, metavar="TAG")
     parser.add_argument("--load", nargs="+", default=list(matrix.LOADS))
     parser.add_argument(
@@ -94,7 +94,7 @@ def _options() -> argparse.Namespace:
         nargs="+",
         default=[RELEASED, PATCHED],
         metavar="KIND",
-        help=f"{RELEASED}, {PATCHED}, or LABEL=PATH with {{tag}} for the base",
+        help=f"{RELEASED}, {PATCHED}, or LABEL=PATH with {{tag}} for the release",
     )
     parser.add_argument("--out", type=Path, default=Path("engine-results"))
     return parser.parse_args()

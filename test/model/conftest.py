@@ -16,7 +16,7 @@ CASES = Path(__file__).parent / "cases"
 
 
 class Cases:
-    """Runs the cases of this folder in a base's tree."""
+    """Runs the cases of this folder in a release's tree."""
 
     def __init__(self, where: Place) -> None:
         self.where = where

@@ -7,9 +7,9 @@ import pytest
 from bench import figures
 from bench.results import PATCHED, RELEASED
 from bench.worker import TaskFailed, start
-from dspark_patches.model import releases as bases
+from dspark_patches.model import releases
 
-TAGS = [base.tag for base in bases.with_series()]
+TAGS = [release.tag for release in releases.with_series()]
 UNEVICTED = ("v0.5.16", "v0.5.17")
 
 

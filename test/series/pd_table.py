@@ -2,7 +2,7 @@
 
     python test/series/pd_table.py
 
-runs ``cases/pd_algorithms.py`` in every base's released and patched tree and
+runs ``cases/pd_algorithms.py`` in every release's pristine and patched tree and
 writes the table that the README shows.
 """
 
@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from dspark_patches.model import releases
-from dspark_patches.model.releases import Base
+from dspark_patches.model.releases import Release
 from dspark_patches.proof import runner
 from dspark_patches.trees import make as trees
 from dspark_patches.trees.make import PATCHED, PRISTINE
@@ -37,7 +37,7 @@ class Probed(msgspec.Struct, frozen=True):
 
 
 class Measured(msgspec.Struct, frozen=True):
-    """One base: what was probed in its released and in its patched tree."""
+    """One release: what was probed in its released and in its patched tree."""
 
     tag: str
     released: tuple[Probed, ...]
@@ -63,20 +63,20 @@ class Measured(msgspec.Struct, frozen=True):
 
 
 def measure_all() -> list[Measured]:
-    """Measure every base that has a series, two trees at a time."""
+    """Measure every release that has a series, two trees at a time."""
     with ThreadPoolExecutor(2) as pool:
         return list(pool.map(measure, releases.with_series()))
 
 
-def measure(base: Base) -> Measured:
-    """Probe a base's released and patched tree."""
-    return Measured(base.tag, probe(base, PRISTINE), probe(base, PATCHED))
+def measure(release: Release) -> Measured:
+    """Probe a release's pristine and patched tree."""
+    return Measured(release.tag, probe(release, PRISTINE), probe(release, PATCHED))
 
 
-def probe(base: Base, tree: str) -> tuple[Probed, ...]:
-    """Run the probe with the sglang of one of a base's trees."""
+def probe(release: Release, tree: str) -> tuple[Probed, ...]:
+    """Run the probe with the sglang of one of a release's trees."""
     with tempfile.TemporaryDirectory(prefix="dspark-pd-") as root:
-        trees.make(base, tree, Path(root))
+        trees.make(release, tree, Path(root))
         ran = subprocess.run(
             [sys.executable, str(PROBE)],
             cwd=root,
@@ -114,7 +114,7 @@ def render(measured: Sequence[Measured]) -> str:
 
 
 def _failures(measured: Sequence[Measured]) -> Iterable[tuple[str, str]]:
-    """Who fails in which way: alike on several bases, told once."""
+    """Who fails in which way: alike on several releases, told once."""
     seen: dict[tuple[str, str], list[tuple[str, bool]]] = {}
     for one in measured:
         for probed in one.released:

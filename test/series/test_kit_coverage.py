@@ -17,12 +17,14 @@ from dspark_patches.trees import make as trees
 COVER = Path(__file__).parent / "cases" / "kit_coverage.py"
 
 
-@pytest.mark.parametrize("base", releases.with_series(), ids=lambda base: base.tag)
-def test_the_kit_holds_nothing_that_no_test_runs(base, tmp_path):
-    trees.make(base, trees.PATCHED, tmp_path)
+@pytest.mark.parametrize(
+    "release", releases.with_series(), ids=lambda release: release.tag
+)
+def test_the_kit_holds_nothing_that_no_test_runs(release, tmp_path):
+    trees.make(release, trees.PATCHED, tmp_path)
     steps = []
-    for patch in series.load(base).patches:
-        paths = [s.path for s in patch.mail.sections if s.kind == "add"]
+    for patch in series.load(release).patches:
+        paths = [s.path for s in patch.file.sections if s.kind == "add"]
         steps.append(
             {
                 "kit": [path for path in paths if path.startswith(KIT)],

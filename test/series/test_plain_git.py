@@ -1,4 +1,4 @@
-"""``git am patches/<base>/*.patch``, with git alone.
+"""``git am patches/<release>/*.patch``, with git alone.
 
 The checkout is made from the released wheel, which carries no tests: edits to
 those are excluded here, and only those.
@@ -15,8 +15,8 @@ import pytest
 from dspark_patches.model import lock, releases, series
 from dspark_patches.trees import make
 
-EVERY_BASE = pytest.mark.parametrize(
-    "base", releases.with_series(), ids=lambda base: base.tag
+EVERY_RELEASE = pytest.mark.parametrize(
+    "release", releases.with_series(), ids=lambda release: release.tag
 )
 
 
@@ -32,30 +32,30 @@ def git(root: Path, *arguments: str) -> str:
 
 
 @pytest.fixture
-def checkout(base, tmp_path):
-    released = make.released(base, lambda message: None)
-    for path in lock.load(base).edited:
+def checkout(release, tmp_path):
+    released = make.released(release, lambda message: None)
+    for path in lock.load(release).edited:
         source = released.root / path
         if source.is_file():
             (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source, tmp_path / path)
     git(tmp_path, "init", "--quiet")
     git(tmp_path, "add", "--all")
-    git(tmp_path, "commit", "--quiet", "--message", base.tag)
+    git(tmp_path, "commit", "--quiet", "--message", release.tag)
     return tmp_path
 
 
-@EVERY_BASE
-def test_applies_and_leaves_what_the_lock_says(base, checkout):
-    locked = lock.load(base)
-    loaded = series.load(base)
-    mails = [str(loaded.path(patch)) for patch in loaded.patches]
+@EVERY_RELEASE
+def test_applies_and_leaves_what_the_lock_says(release, checkout):
+    locked = lock.load(release)
+    loaded = series.load(release)
+    patch_files = [str(loaded.path(patch)) for patch in loaded.patches]
     outside = [path for path in locked.edited if not series.in_wheels(path)]
     excluded = [f"--exclude={path}" for path in outside]
-    git(checkout, "am", "--quiet", *excluded, *mails)
+    git(checkout, "am", "--quiet", *excluded, *patch_files)
     assert git(checkout, "status", "--porcelain") == ""
     subjects = git(checkout, "log", "--reverse", "--format=%s", "HEAD").splitlines()
-    assert subjects[1:] == [patch.mail.subject for patch in loaded.patches]
+    assert subjects[1:] == [patch.file.subject for patch in loaded.patches]
     entries = git(checkout, "ls-tree", "-r", "HEAD").splitlines()
     blobs = {
         path: entry.split()[2] for entry, path in (line.split("\t") for line in entries)

@@ -11,15 +11,17 @@ from dspark_patches.model import releases
 from dspark_patches.proof import verify
 from dspark_patches.proof.verify_verb import Reporter
 
-# Bases share the cores where the tests do.
+# Releases share the cores where the tests do.
 JOBS = 1 if "PYTEST_XDIST_WORKER" in os.environ else verify.Options().jobs
 
 
-@pytest.mark.parametrize("base", releases.with_series(), ids=lambda base: base.tag)
-def test_every_patch_is_red_then_green(base):
+@pytest.mark.parametrize(
+    "release", releases.with_series(), ids=lambda release: release.tag
+)
+def test_every_patch_is_red_then_green(release):
     options = verify.Options(jobs=JOBS)
     with Reporter("text") as reporter:
-        proven = verify.verify([base], options, reporter, load=extra.load)
+        proven = verify.verify([release], options, reporter, load=extra.load)
     assert proven.findings == ()
     judged = [result.patch for result in proven.results]
-    assert judged == [patch.name for patch in extra.load(base).patches]
+    assert judged == [patch.name for patch in extra.load(release).patches]

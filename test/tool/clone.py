@@ -1,13 +1,13 @@
-"""A clone with a series of two mails, beside the base's released files."""
+"""A clone with a series of two patches, beside the released files."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from factories import (
-    make_base,
     make_edit,
-    make_mail,
+    make_patch_file,
+    make_release,
     make_repository,
     write_files,
     write_series,
@@ -15,7 +15,7 @@ from factories import (
 
 from dspark_patches.git import Git
 from dspark_patches.maintain import checkout, collect, export
-from dspark_patches.model import diff, mail, series
+from dspark_patches.model import diff, patch_file, series
 
 CLOCK = "python/sglang/srt/clock.py"
 KIT = "python/sglang/test/kits/clock_kit.py"
@@ -72,14 +72,14 @@ HOSTILE_CONFIG = """\
 """
 
 
-def two_mails() -> tuple[mail.Mail, mail.Mail]:
-    first = make_mail(
+def two_patch_files() -> tuple[patch_file.PatchFile, patch_file.PatchFile]:
+    first = make_patch_file(
         make_edit(CLOCK, b"tick\n", b"tick once\n"),
         diff.render_add(KIT, ADDED[KIT]),
         make_edit(GUARD, b"guard\n", b"guard clock\n"),
         subject="Tick the clock once in every iteration and never skip any of them",
     )
-    second = make_mail(
+    second = make_patch_file(
         make_edit(CLOCK, b"tick once\n", b"evict\nthen tick\n"),
         diff.render_add(TEST, ADDED[TEST]),
         subject="Evict before the tick",
@@ -97,13 +97,13 @@ class Clone:
         self.tree = root / "tree"
         write_files(self.released, PRISTINE)
         write_files(self.sources, ADDED)
-        write_series(self.folder, *two_mails())
+        write_series(self.folder, *two_patch_files())
 
     @property
     def series(self) -> series.Series:
-        return series.load(make_base(), self.folder)
+        return series.load(make_release(), self.folder)
 
-    def mails(self) -> dict[str, bytes]:
+    def patch_files(self) -> dict[str, bytes]:
         return {path.stem: path.read_bytes() for path in self.folder.glob("*.patch")}
 
     def regenerate(self) -> dict[str, bytes]:

@@ -19,7 +19,7 @@ from factories import write_files
 from machine import Machine
 from world import World
 
-from dspark_patches.model import releases as bases
+from dspark_patches.model import releases
 from dspark_patches.proof import runner
 from dspark_patches.trees import wheels
 
@@ -28,11 +28,11 @@ IN_WORLD = """
 import sys
 from pathlib import Path
 from dspark_patches import cli
-from dspark_patches.model import releases as bases
+from dspark_patches.model import releases
 from dspark_patches.proof import runner
 
 root = Path(sys.argv.pop(1))
-bases.data_root = lambda: root
+releases.data_root = lambda: root
 runner.PRELOAD = ()
 cli.entry_point()
 """
@@ -71,7 +71,7 @@ def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     """Fake releases, in which our data root, cache and pip stand."""
     world = World(tmp_path / "world")
-    monkeypatch.setattr(bases, "data_root", lambda: world.data)
+    monkeypatch.setattr(releases, "data_root", lambda: world.data)
     monkeypatch.setenv("DSPARK_CACHE", str(world.cache))
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(world.shelf))
@@ -88,8 +88,8 @@ def machine(world: World, tmp_path: Path) -> Machine:
 def no_pip(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wheels straight from the shelf: pip takes a second each time."""
 
-    def download(base: bases.Base, to: Path) -> Path:
-        return Path(shutil.copy(world.shelf / base.wheel, to))
+    def download(release: releases.Release, to: Path) -> Path:
+        return Path(shutil.copy(world.shelf / release.wheel, to))
 
     monkeypatch.setattr(wheels, "_download", download)
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dspark_patches.git import Git
-from dspark_patches.model import diff, mail
-from dspark_patches.model.releases import Base
+from dspark_patches.model import diff, patch_file
+from dspark_patches.model.releases import Release
 
 DATE = "Tue, 1 Sep 2026 12:00:00 +0000"
 TRAILERS = (
@@ -29,9 +29,9 @@ source = "reports"
 """
 
 
-def make_base(name: str = "v0.5.16") -> Base:
+def make_release(name: str = "v0.5.16") -> Release:
     version = name.removeprefix("v")
-    return Base(
+    return Release(
         tag=name,
         version=version,
         wheel=f"sglang-{version}-py3-none-any.whl",
@@ -65,15 +65,15 @@ def make_delete(path: str, content: bytes) -> diff.Section:
     return section
 
 
-def make_mail(
+def make_patch_file(
     *sections: diff.Section,
     subject: str = "Tick the clock once",
     date: str = DATE,
-    author: str = mail.AUTHOR,
+    author: str = patch_file.AUTHOR,
     body: str = "The clock ticked twice. Each tick frees a page.",
     trailers: tuple[tuple[str, str], ...] = TRAILERS,
-) -> mail.Mail:
-    return mail.Mail(
+) -> patch_file.PatchFile:
+    return patch_file.PatchFile(
         subject=subject,
         date=date,
         author=author,
@@ -90,7 +90,7 @@ def make_repository(root: Path, files: Mapping[str, bytes]) -> Git:
     git.run("init", "-q", "-b", "main")
     write_files(root, files)
     git.run("add", "-A")
-    git.run("commit", "-q", "-m", "base")
+    git.run("commit", "-q", "-m", "release")
     return git
 
 
@@ -101,12 +101,14 @@ def write_files(root: Path, files: Mapping[str, bytes]) -> None:
         target.write_bytes(content)
 
 
-def write_series(folder: Path, *mails: mail.Mail, slug: str = "patch") -> Path:
-    """A base's folder that holds ``mails`` in this order."""
+def write_series(
+    folder: Path, *patch_files: patch_file.PatchFile, slug: str = "patch"
+) -> Path:
+    """A release's folder that holds ``patches`` in this order."""
     folder.mkdir(parents=True, exist_ok=True)
-    for number, value in enumerate(mails, 1):
+    for number, value in enumerate(patch_files, 1):
         path = folder / f"{number:04}-{slug}.patch"
-        path.write_bytes(mail.render(value))
+        path.write_bytes(patch_file.render(value))
     return folder
 
 

@@ -16,8 +16,8 @@ from world import World, text
 
 from dspark_patches.git import Git
 from dspark_patches.installs.locate import Target, locate
-from dspark_patches.model import lock, mail, releases, series
-from dspark_patches.model.releases import Base
+from dspark_patches.model import lock, patch_file, releases, series
+from dspark_patches.model.releases import Release
 from dspark_patches.trees import workshop
 
 ROUTER = "python/sglang/srt/router.py"
@@ -153,30 +153,33 @@ class Machine:
     def __init__(self, world: World, folder: Path) -> None:
         self.world = world
         self.folder = folder
-        self.base = world.release("v0.5.16", RELEASED)
+        self.release = world.release("v0.5.16", RELEASED)
         self.later = world.release("v0.5.17", LATER)
-        self.mails, later = _all_mails()
-        self.write(self.base, self.mails, RELEASED)
+        self.patch_files, later = _all_patch_files()
+        self.write(self.release, self.patch_files, RELEASED)
         self.write(self.later, later, LATER)
 
     def write(
-        self, base: Base, mails: tuple[mail.Mail, ...], files: Mapping[str, bytes]
+        self,
+        release: Release,
+        patch_files: tuple[patch_file.PatchFile, ...],
+        files: Mapping[str, bytes],
     ) -> None:
-        """Let these mails be the series of a base, and lock it."""
-        folder = releases.series_dir(base)
+        """Let these patches be the series of a release, and lock it."""
+        folder = releases.series_dir(release)
         folder.mkdir(parents=True, exist_ok=True)
-        for number, (value, slug) in enumerate(zip(mails, SLUGS), 1):
-            (folder / f"{number:04}-{slug}.patch").write_bytes(mail.render(value))
-        self.lock(base, files)
+        for number, (value, slug) in enumerate(zip(patch_files, SLUGS), 1):
+            (folder / f"{number:04}-{slug}.patch").write_bytes(patch_file.render(value))
+        self.lock(release, files)
 
-    def lock(self, base: Base, files: Mapping[str, bytes]) -> None:
-        loaded = series.load(base)
-        tree = self.folder / f"released-{base.tag}"
+    def lock(self, release: Release, files: Mapping[str, bytes]) -> None:
+        loaded = series.load(release)
+        tree = self.folder / f"released-{release.tag}"
         factories.write_files(tree, files)
         found = lock.carried_blobs(loaded, tree)
-        wheel = (self.world.shelf / base.wheel).read_bytes()
-        built = lock.build(base, loaded, hashlib.sha256(wheel).hexdigest(), found)
-        lock.path_of(base).write_bytes(lock.render(built))
+        wheel = (self.world.shelf / release.wheel).read_bytes()
+        built = lock.build(release, loaded, hashlib.sha256(wheel).hexdigest(), found)
+        lock.path_of(release).write_bytes(lock.render(built))
 
     def site(
         self, files: Mapping[str, bytes] = RELEASED, version: str = "0.5.16"
@@ -240,24 +243,28 @@ def contents(root: Path) -> dict[str, bytes]:
 
 
 @cache
-def _all_mails() -> tuple[tuple[mail.Mail, ...], tuple[mail.Mail, ...]]:
+def _all_patch_files() -> (
+    tuple[tuple[patch_file.PatchFile, ...], tuple[patch_file.PatchFile, ...]]
+):
     """The two series; git takes a while to write them."""
     steps = enumerate(SUBJECTS)
-    mails = tuple(mail_of(state(n), state(n + 1), subject) for n, subject in steps)
-    return mails, (mail_of(LATER, LATER | STEPS[1], SUBJECTS[0]),)
+    patch_files = tuple(
+        patch_file_of(state(n), state(n + 1), subject) for n, subject in steps
+    )
+    return patch_files, (patch_file_of(LATER, LATER | STEPS[1], SUBJECTS[0]),)
 
 
-def mail_of(
+def patch_file_of(
     before: Mapping[str, bytes], after: Mapping[str, bytes], subject: str
-) -> mail.Mail:
-    """The mail that git writes for the difference of two states."""
+) -> patch_file.PatchFile:
+    """The patch that git writes for the difference of two states."""
     trailers = (("Upstream-Status", "Pending [not sent]"),)
     if TEST in after and TEST not in before:
         trailers += (("Regression-Test", f"{TEST}::TestClock"),)
-    value = factories.make_mail(subject=subject, trailers=trailers)
+    value = factories.make_patch_file(subject=subject, trailers=trailers)
     with workshop.bare() as shop:
         start = shop.start(before, dict.fromkeys(before, "100644"), "before")
         for path, content in after.items():
             shop.put(path, "100644", content)
-        made = mail.parse(shop.format(shop.commit(start, value)))
+        made = patch_file.parse(shop.format(shop.commit(start, value)))
     return msgspec.structs.replace(value, sections=made.sections)

@@ -7,18 +7,18 @@ from pathlib import Path
 
 from factories import (
     REFERENCES,
-    make_base,
     make_edit,
-    make_mail,
+    make_patch_file,
+    make_release,
     write_files,
     write_series,
 )
 
 from dspark_patches.findings import Finding
 from dspark_patches.maintain import check
-from dspark_patches.model import diff, lock, mail, series
+from dspark_patches.model import diff, lock, patch_file, series
 
-BASE = make_base()
+RELEASE = make_release()
 CLOCK = "python/sglang/srt/clock.py"
 KIT = "python/sglang/test/kits/clock_kit.py"
 TEST = "test/registered/unit/spec/test_clock.py"
@@ -67,13 +67,13 @@ class Sound:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.folder = root / "patches" / BASE.tag
-        self.first = make_mail(
+        self.folder = root / "patches" / RELEASE.tag
+        self.first = make_patch_file(
             diff.render_add(KIT, b"kit = 1\n"),
             diff.render_add(TEST, TEST_SOURCE),
             trailers=(STATUS, RUNS),
         )
-        self.fix = make_mail(
+        self.fix = make_patch_file(
             make_edit(CLOCK, b"tick\n", b"tick once\n"), trailers=(STATUS, FIXES, RUNS)
         )
         write_files(root, {KIT: b"kit = 1\n", TEST: TEST_SOURCE, TABLE: REFERENCES})
@@ -81,16 +81,18 @@ class Sound:
         write_files(self.folder, {"controls/0001-twice.diff": CONTROL})
         self.lock()
 
-    def write(self, *mails: mail.Mail) -> None:
-        write_series(self.folder, *mails)
+    def write(self, *patch_files: patch_file.PatchFile) -> None:
+        write_series(self.folder, *patch_files)
 
     def lock(self) -> None:
         carried = {CLOCK: diff.blob_id(b"tick\n")}
-        built = lock.build(BASE, series.load(BASE, self.folder), "ab" * 32, carried)
-        lock.path_of(BASE, self.folder).write_bytes(lock.render(built))
+        built = lock.build(
+            RELEASE, series.load(RELEASE, self.folder), "ab" * 32, carried
+        )
+        lock.path_of(RELEASE, self.folder).write_bytes(lock.render(built))
 
     def check(self, whole: bool = True) -> tuple[Finding, ...]:
-        return check.check([BASE], self.root, whole=whole)
+        return check.check([RELEASE], self.root, whole=whole)
 
     def said(self) -> list[str]:
         return [f"{f.file}:{f.line}: {f.what}" for f in self.check()]
@@ -99,7 +101,7 @@ class Sound:
 def with_fix(**changes) -> Callable[[Sound], None]:
     def change(clone: Sound) -> None:
         kept = {"trailers": clone.fix.trailers} | changes
-        clone.write(clone.first, make_mail(*clone.fix.sections, **kept))
+        clone.write(clone.first, make_patch_file(*clone.fix.sections, **kept))
         clone.lock()
 
     return change
@@ -107,7 +109,9 @@ def with_fix(**changes) -> Callable[[Sound], None]:
 
 def with_first(*trailers: tuple[str, str]) -> Callable[[Sound], None]:
     def change(clone: Sound) -> None:
-        clone.write(make_mail(*clone.first.sections, trailers=trailers), clone.fix)
+        clone.write(
+            make_patch_file(*clone.first.sections, trailers=trailers), clone.fix
+        )
         clone.lock()
 
     return change
@@ -121,7 +125,7 @@ def with_tests(*selectors: str) -> Callable[[Sound], None]:
 def with_clock(new: bytes) -> Callable[[Sound], None]:
     def change(clone: Sound) -> None:
         edit = make_edit(CLOCK, b"tick\n", new)
-        clone.write(clone.first, make_mail(edit, trailers=clone.fix.trailers))
+        clone.write(clone.first, make_patch_file(edit, trailers=clone.fix.trailers))
         clone.lock()
 
     return change
@@ -131,7 +135,9 @@ def with_source(source: bytes, path: str = TEST) -> Callable[[Sound], None]:
     def change(clone: Sound) -> None:
         files = {KIT: b"kit = 1\n", TEST: TEST_SOURCE} | {path: source}
         sections = (diff.render_add(p, content) for p, content in sorted(files.items()))
-        clone.write(make_mail(*sections, trailers=clone.first.trailers), clone.fix)
+        clone.write(
+            make_patch_file(*sections, trailers=clone.first.trailers), clone.fix
+        )
         write_files(clone.root, files)
         clone.lock()
 

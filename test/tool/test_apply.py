@@ -26,7 +26,7 @@ from machine import (
     carried,
     contents,
     environment,
-    mail_of,
+    patch_file_of,
     state,
     uninstall,
 )
@@ -60,7 +60,7 @@ def test_the_whole_series_goes_in_and_out(machine: Machine, count: int) -> None:
     """From nothing, and from what an earlier, shorter series left."""
     target = machine.package(state(count))
     done = apply(target)
-    assert done.changed and done.base == "v0.5.16"
+    assert done.changed and done.release == "v0.5.16"
     assert set(done.left_out) == {GUARD, TEST}
     assert package_files(target.root) == carried(state(3))
     revert(target)
@@ -383,8 +383,8 @@ def test_a_file_in_no_known_state_is_never_written(
 def test_what_another_series_has_left_is_replaced(machine: Machine) -> None:
     """As by an uninstall in the middle of an `apply`, without a list of files."""
     kit = {KIT: b"ALGORITHMS = []\n"}
-    mails = (mail_of(LATER, LATER | kit, "Add another kit"),)
-    machine.write(machine.later, mails, LATER)
+    patch_files = (patch_file_of(LATER, LATER | kit, "Add another kit"),)
+    machine.write(machine.later, patch_files, LATER)
     target = machine.package(RELEASED | kit)
     assert not status(target).strange
     assert revert(target).files == ("sglang/test/kits/kit.py",)
@@ -402,9 +402,9 @@ def test_an_unknown_release_is_refused(machine: Machine) -> None:
 
 def test_a_series_that_its_lock_does_not_know_is_refused(machine: Machine) -> None:
     target = machine.package()
-    path = lock.path_of(machine.base)
+    path = lock.path_of(machine.release)
     text = path.read_text()
-    result = lock.load(machine.base).edited[EAGLE].result
+    result = lock.load(machine.release).edited[EAGLE].result
     path.write_text(text.replace(result, "1" * 40))
     before = contents(target.root)
     with pytest.raises(BadInput, match="do not make what its lock says"):
@@ -412,10 +412,12 @@ def test_a_series_that_its_lock_does_not_know_is_refused(machine: Machine) -> No
     assert contents(target.root) == before
 
 
-def test_a_tampered_mail_changes_nothing(machine: Machine) -> None:
+def test_a_tampered_patch_changes_nothing(machine: Machine) -> None:
     target = machine.package()
-    mail = releases.series_dir(machine.base) / "0003-hand-a-batch-over.patch"
-    mail.write_bytes(mail.read_bytes().replace(b"+def build", b"+def wreck"))
+    patch_file = releases.series_dir(machine.release) / "0003-hand-a-batch-over.patch"
+    patch_file.write_bytes(
+        patch_file.read_bytes().replace(b"+def build", b"+def wreck")
+    )
     before = contents(target.root)
     with pytest.raises(BadInput, match="0003-hand-a-batch-over.patch"):
         apply(target)

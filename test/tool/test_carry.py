@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import pytest
 from factories import make_edit, make_repository, write_files
-from machine import mail_of
+from machine import patch_file_of
 from world import World
 
 from dspark_patches import cli
 from dspark_patches.errors import Exit
-from dspark_patches.model import mail
-from dspark_patches.model import releases as bases
-from dspark_patches.model import series
+from dspark_patches.model import patch_file, releases, series
 from dspark_patches.model.diff import hunks
 
 pytestmark = pytest.mark.usefixtures("no_pip")
@@ -56,8 +54,8 @@ class Clone:
             "v0.5.17", {"python/sglang/__init__.py": b"", CLOCK: later}
         )
         write_files(self.root, {TEST: b"test = 1\n"})
-        for base, released in ((self.old, OLD), (self.next, later)):
-            self.write(base.tag, released, ONE, TWO)
+        for release, released in ((self.old, OLD), (self.next, later)):
+            self.write(release.tag, released, ONE, TWO)
         self.git = make_repository(self.root, {})
 
     def write(self, tag: str, released: bytes, *edits: tuple[bytes, bytes]) -> None:
@@ -67,12 +65,12 @@ class Clone:
             assert before in state[CLOCK]
             made = state | {CLOCK: state[CLOCK].replace(before, after)}
             made |= {TEST: b"test = 1\n"} if number == len(edits) else {}
-            self.put(tag, number, mail_of(state, made, f"Patch {number}"))
+            self.put(tag, number, patch_file_of(state, made, f"Patch {number}"))
             state = made
 
-    def put(self, tag: str, number: int, value: mail.Mail) -> None:
+    def put(self, tag: str, number: int, value: patch_file.PatchFile) -> None:
         path = self.root / "patches" / tag / f"{number:04}-patch.patch"
-        write_files(path.parent, {path.name: mail.render(value)})
+        write_files(path.parent, {path.name: patch_file.render(value)})
 
     def files(self, tag: str) -> dict[str, bytes]:
         folder = self.root / "patches" / tag
@@ -86,12 +84,12 @@ class Clone:
 
     def changes(self, tag: str) -> list[list[bytes]]:
         """The lines that each patch removes and adds in the clock."""
-        loaded = series.load(bases.find(tag))
+        loaded = series.load(releases.find(tag))
         series.chain(loaded)
         return [
             [
                 line
-                for section in patch.mail.sections
+                for section in patch.file.sections
                 for hunk in hunks(section)
                 for line in hunk.lines
                 if section.path == CLOCK and line[:1] in b"+-"
@@ -129,8 +127,8 @@ def test_an_edit_is_carried_and_what_follows_is_restacked(clone: Clone) -> None:
     assert clone.files("v0.5.17") == before
 
 
-def test_mails_after_one_edited_by_hand_are_restacked(clone: Clone) -> None:
-    """Only the first mail is written anew; the second begins with another blob."""
+def test_patches_after_one_edited_by_hand_are_restacked(clone: Clone) -> None:
+    """Only the first patch is written anew; the second begins with another blob."""
     second = clone.files("v0.5.16")["0002-patch.patch"]
     clone.write("v0.5.16", OLD, (ONE[0], ONE[1] + b"    now += 2\n"), TWO)
     write_files(clone.root, {"patches/v0.5.16/0002-patch.patch": second})
@@ -225,8 +223,10 @@ def test_a_merge_that_loses_a_line_is_refused(world: World, capsys) -> None:
     assert "would not change the same lines" in capsys.readouterr().out
 
 
-def test_a_mail_of_unknown_files_is_refused(clone: Clone, capsys) -> None:
-    clone.put("v0.5.16", 1, mail_of({CLOCK: b"tock\n"}, {CLOCK: b"t\n"}, "Patch 1"))
+def test_a_patch_of_unknown_files_is_refused(clone: Clone, capsys) -> None:
+    clone.put(
+        "v0.5.16", 1, patch_file_of({CLOCK: b"tock\n"}, {CLOCK: b"t\n"}, "Patch 1")
+    )
     assert clone.carry() == Exit.CONFLICT
     assert "0001-patch.patch was written for a" in capsys.readouterr().err
 

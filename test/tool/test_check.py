@@ -8,8 +8,25 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from factories import make_base, make_edit, make_mail, write_files, write_series
-from sound import BASE, CLOCK, FIRST, FIX, KIT, LOCK, TEST, TEST_SOURCE, Sound, with_fix
+from factories import (
+    make_edit,
+    make_patch_file,
+    make_release,
+    write_files,
+    write_series,
+)
+from sound import (
+    CLOCK,
+    FIRST,
+    FIX,
+    KIT,
+    LOCK,
+    RELEASE,
+    TEST,
+    TEST_SOURCE,
+    Sound,
+    with_fix,
+)
 
 from dspark_patches import cli
 from dspark_patches.maintain import check, derive
@@ -27,11 +44,11 @@ def test_a_sound_series_has_no_findings(clone: Sound) -> None:
 
 def test_a_lock_that_lags_behind_is_found(clone: Sound) -> None:
     edit = make_edit(CLOCK, b"tick\n", b"tick just once\n")
-    clone.write(clone.first, make_mail(edit, trailers=clone.fix.trailers))
+    clone.write(clone.first, make_patch_file(edit, trailers=clone.fix.trailers))
     (finding,) = clone.check()
     assert finding.file == LOCK
     assert finding.what == "the lock is out of date"
-    assert finding.mend == "run `dspark-patches lock v0.5.16`"
+    assert finding.hint == "run `dspark-patches lock v0.5.16`"
 
 
 def test_a_lock_with_a_comment_is_out_of_date(clone: Sound) -> None:
@@ -43,22 +60,23 @@ def test_a_lock_with_a_comment_is_out_of_date(clone: Sound) -> None:
 def test_a_file_that_the_lock_does_not_know_is_named(clone: Sound) -> None:
     other = make_edit("python/sglang/srt/pool.py", b"a\n", b"b\n")
     clone.write(
-        clone.first, make_mail(*clone.fix.sections, other, trailers=clone.fix.trailers)
+        clone.first,
+        make_patch_file(*clone.fix.sections, other, trailers=clone.fix.trailers),
     )
     assert clone.said() == [
         f"{LOCK}:0: the lock does not know python/sglang/srt/pool.py"
     ]
 
 
-def test_a_hunk_for_another_base_is_found(clone: Sound) -> None:
+def test_a_hunk_for_another_release_is_found(clone: Sound) -> None:
     edit = make_edit(CLOCK, b"tock\n", b"tick\n")
-    clone.write(clone.first, make_mail(edit, trailers=clone.fix.trailers))
+    clone.write(clone.first, make_patch_file(edit, trailers=clone.fix.trailers))
     (clone.folder / "controls" / "0001-twice.diff").write_bytes(
         b"Why.\n" + make_edit(CLOCK, b"tock\n", b"tick tick\n").text
     )
     (said,) = clone.said()
     assert said.startswith(f"{FIX}:0: {CLOCK} begins with blob")
-    assert "the base has" in said
+    assert "the release has" in said
 
 
 @pytest.mark.parametrize(
@@ -98,26 +116,26 @@ def test_all_is_found_at_once(clone: Sound) -> None:
     (clone.folder / "0001-patch.patch").write_bytes(b"noise")
     said = clone.said()
     assert f"{FIRST}:1: the file does not end with a newline" in said
-    assert "patches/v0.5.16/0004-patch.patch:5: the mail does not say why" in said
+    assert "patches/v0.5.16/0004-patch.patch:5: the patch does not say why" in said
     assert f"{KIT}:0: no series adds this file" in said
     assert len(said) == 7
 
 
-def test_a_base_without_a_series_is_a_finding(clone: Sound) -> None:
-    other = make_base("v0.5.17")
-    (finding,) = check.check([BASE, other], clone.root, whole=True)
-    assert (finding.base, finding.file) == ("v0.5.17", "patches/v0.5.17")
+def test_a_release_without_a_series_is_a_finding(clone: Sound) -> None:
+    other = make_release("v0.5.17")
+    (finding,) = check.check([RELEASE, other], clone.root, whole=True)
+    assert (finding.release, finding.file) == ("v0.5.17", "patches/v0.5.17")
 
 
-def test_one_base_alone_owns_not_every_file(clone: Sound) -> None:
+def test_one_release_alone_owns_not_every_file(clone: Sound) -> None:
     write_files(clone.root, {"test/registered/more.py": b""})
     assert clone.check(whole=False) == ()
 
 
-def test_a_folder_of_no_base_is_found(clone: Sound) -> None:
+def test_a_folder_of_no_release_is_found(clone: Sound) -> None:
     write_files(clone.root, {"patches/v0.5.99/0001-x.patch": b""})
     (clone.root / "patches" / "v0.5.17" / "controls").mkdir(parents=True)
-    said = "this folder holds no series of a known base"
+    said = "this folder holds no series of a known release"
     assert clone.said() == [f"patches/v0.5.99:0: {said}"]
 
 
@@ -135,7 +153,7 @@ def test_a_kit_is_compared_with_what_is_derived(clone: Sound) -> None:
     share(clone, kit, '"HAS_TREE" = true\n')
     assert clone.said() == [f"{FIRST}:11: {KIT} is not what the clone has"]
     clone.write(
-        make_mail(
+        make_patch_file(
             diff.render_add(KIT, b"Shared = 1\n"),
             diff.render_add(TEST, TEST_SOURCE),
             trailers=clone.first.trailers,
@@ -156,14 +174,14 @@ def test_a_lock_that_knows_other_features_is_found(clone: Sound, features: str) 
 def test_a_question_without_an_answer_is_found(clone: Sound) -> None:
     share(clone, b"Shared = 1\nwhile HAS_TREE:\n    pass\n", '"HAS_TREE" = true\n')
     (finding,) = clone.check()
-    assert (finding.base, finding.file, finding.line) == ("v0.5.16", KIT, 2)
+    assert (finding.release, finding.file, finding.line) == ("v0.5.16", KIT, 2)
     assert finding.what == "HAS_TREE cannot be answered here"
 
 
-def test_a_name_of_the_kit_that_no_base_uses_is_found(clone: Sound) -> None:
+def test_a_name_of_the_kit_that_no_release_uses_is_found(clone: Sound) -> None:
     kit = b"Shared = (1 if HAS_TREE else 2)\n\n\ndef unused():\n    return 1\n"
     clone.write(
-        make_mail(
+        make_patch_file(
             diff.render_add(KIT, b"Shared = 1\n"),
             diff.render_add(TEST, TEST_SOURCE),
             trailers=clone.first.trailers,
@@ -172,14 +190,14 @@ def test_a_name_of_the_kit_that_no_base_uses_is_found(clone: Sound) -> None:
     )
     clone.lock()
     share(clone, kit, '"HAS_TREE" = true\n')
-    assert clone.said() == [f"{KIT}:4: no base uses unused"]
+    assert clone.said() == [f"{KIT}:4: no release uses unused"]
 
 
 def test_a_kit_that_comes_before_its_first_test_is_found(clone: Sound) -> None:
     kit, test = clone.first.sections
     clone.write(
-        make_mail(kit, trailers=clone.first.trailers),
-        make_mail(*clone.fix.sections, test, trailers=clone.fix.trailers),
+        make_patch_file(kit, trailers=clone.first.trailers),
+        make_patch_file(*clone.fix.sections, test, trailers=clone.fix.trailers),
     )
     clone.lock()
     assert clone.said() == [f"{FIRST}:11: no test of this patch uses {KIT}"]
@@ -190,14 +208,14 @@ def test_caches_are_no_sources(clone: Sound) -> None:
     assert clone.check() == ()
 
 
-def test_eight_bases_take_less_than_a_second(tmp_path: Path) -> None:
+def test_eight_releases_take_less_than_a_second(tmp_path: Path) -> None:
     source = TEST_SOURCE.replace(b"class Ticks", b"# a line\n" * 2000 + b"class Ticks")
     tests = [TEST.replace("clock", f"clock{number}") for number in range(6)]
     write_files(tmp_path, dict.fromkeys(tests, source))
-    chosen = [make_base(f"v0.5.{number}") for number in range(16, 24)]
-    for base in chosen:
-        mails = [make_mail(diff.render_add(test, source)) for test in tests]
-        write_series(tmp_path / "patches" / base.tag, *mails)
+    chosen = [make_release(f"v0.5.{number}") for number in range(16, 24)]
+    for release in chosen:
+        patch_files = [make_patch_file(diff.render_add(test, source)) for test in tests]
+        write_series(tmp_path / "patches" / release.tag, *patch_files)
     start = time.process_time()
     assert len(check.check(chosen, tmp_path, whole=True)) >= 8
     assert time.process_time() - start < 1
@@ -206,7 +224,7 @@ def test_eight_bases_take_less_than_a_second(tmp_path: Path) -> None:
 @pytest.fixture
 def command(clone: Sound, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
     monkeypatch.setattr(releases, "data_root", lambda: clone.root)
-    monkeypatch.setattr(releases, "load", lambda path=None: {BASE.tag: BASE})
+    monkeypatch.setattr(releases, "load", lambda path=None: {RELEASE.tag: RELEASE})
     return lambda *arguments: cli.main(["check", *arguments])
 
 

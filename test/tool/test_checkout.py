@@ -70,8 +70,8 @@ def test_commits_are_those_of_git_am(machine: Machine) -> None:
     twin = Git(machine.folder / "twin")
     shutil.copytree(git.directory, twin.directory)
     done = apply(git)
-    mails = sorted(releases.series_dir(machine.base).glob("*.patch"))
-    twin.run("am", "-q", *map(str, mails))
+    patch_files = sorted(releases.series_dir(machine.release).glob("*.patch"))
+    twin.run("am", "-q", *map(str, patch_files))
     for here, there in zip(done.commits, twin.text("rev-list", "HEAD").split()[2::-1]):
         tree = "%T%n%an %ae %aD%n%B"
         assert git.text("log", "-1", f"--format={tree}", here) == twin.text(
@@ -117,8 +117,8 @@ def test_revert_keeps_what_came_on_top(machine: Machine) -> None:
 
 def test_revert_of_what_git_am_applied(machine: Machine) -> None:
     git = machine.checkout()
-    mails = sorted(releases.series_dir(machine.base).glob("*.patch"))
-    git.run("-c", "user.name=Somebody", "am", "-q", *map(str, mails))
+    patch_files = sorted(releases.series_dir(machine.release).glob("*.patch"))
+    git.run("-c", "user.name=Somebody", "am", "-q", *map(str, patch_files))
     assert not apply(git).changed
     assert revert(git).changed
     assert contents(git.directory) == state(0)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import click
 import pytest
-from world import FIXED_CLOCK, TEST, TEST_SOURCE, fix_mail, mend_clock, text
+from world import FIXED_CLOCK, TEST, TEST_SOURCE, fix_patch_file, mend_clock, text
 
 from dspark_patches import __version__, cli, report
 from dspark_patches.errors import BadInput, Conflict, Exit, Failure, Precondition
@@ -49,19 +49,19 @@ def verb(monkeypatch):
     return verb
 
 
-def release(world, assertion="self.assertEqual(tick(1), 2)"):
+def release_with_series(world, assertion="self.assertEqual(tick(1), 2)"):
     """A release whose one patch has this test."""
-    base = world.release()
+    release = world.release()
     source = TEST_SOURCE.replace(b"self.assertEqual(tick(1), 2)", assertion.encode())
-    world.series(base, fix_mail(mend_clock(), diff.render_add(TEST, source)))
-    return base
+    world.series(release, fix_patch_file(mend_clock(), diff.render_add(TEST, source)))
+    return release
 
 
 UNPROVEN = "self.assertEqual(tick(1), 3)"
 
 
 def test_verify_ends_with_0_and_a_table(world, run):
-    release(world)
+    release_with_series(world)
     status, output, errors = run("verify")
     assert status == Exit.OK, errors
     assert re.search(r"0001-patch\s+fix\s+yes\s+yes\s+1\b", output)
@@ -71,7 +71,7 @@ def test_verify_ends_with_0_and_a_table(world, run):
 
 
 def test_verify_ends_with_1_and_what_the_test_said(world, run):
-    release(world, UNPROVEN)
+    release_with_series(world, UNPROVEN)
     status, output, _ = run("verify", "v0.5.16")
     assert status == Exit.FINDINGS
     assert re.search(r"0001-patch\s+fix\s+yes\s+NO\s+1\b", output)
@@ -80,14 +80,14 @@ def test_verify_ends_with_1_and_what_the_test_said(world, run):
 
 
 def test_json_is_one_object_of_the_documented_form(world, run):
-    base = release(world, UNPROVEN)
+    release = release_with_series(world, UNPROVEN)
     status, output, _ = run("verify", "--format", "json")
     assert status == Exit.FINDINGS
     seen = json.loads(output)
     assert (seen["ok"], len(seen["findings"])) == (False, 1)
     (result,) = seen["results"]
     assert result == {
-        "base": "v0.5.16",
+        "release": "v0.5.16",
         "patch": "0001-patch",
         "kind": "fix",
         "red": True,
@@ -103,17 +103,17 @@ def test_json_is_one_object_of_the_documented_form(world, run):
         ],
         "left_out": [],
     }
-    (world.shelf / base.wheel).unlink()
+    (world.shelf / release.wheel).unlink()
     status, output, _ = run("verify", "--format=json")
     assert status == Exit.PRECONDITION
     seen = json.loads(output)
     assert seen["ok"] is False
-    assert seen["error"]["message"] == f"{base.wheel} could not be downloaded"
+    assert seen["error"]["message"] == f"{release.wheel} could not be downloaded"
     assert "PIP_FIND_LINKS" in seen["error"]["next_step"]
 
 
-def test_github_gets_an_annotation_for_the_mail(world, run):
-    release(world, UNPROVEN)
+def test_github_gets_an_annotation_for_the_patch(world, run):
+    release_with_series(world, UNPROVEN)
     status, output, _ = run("verify", "--format=github")
     assert status == Exit.FINDINGS
     (line,) = [line for line in output.splitlines() if line.startswith("::error")]
@@ -122,7 +122,7 @@ def test_github_gets_an_annotation_for_the_mail(world, run):
 
 
 def test_a_test_cannot_drive_the_terminal(world, run):
-    release(world, 'self.fail("\\x1b[2J[bold]")')
+    release_with_series(world, 'self.fail("\\x1b[2J[bold]")')
     status, output, errors = run("verify")
     assert status == Exit.FINDINGS
     assert "\x1b" not in output + errors
@@ -132,8 +132,8 @@ def test_a_test_cannot_drive_the_terminal(world, run):
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["verify", "v0.5.61"], "no base is called 'v0.5.61'"),
-        (["verify"], "no base has a series yet"),
+        (["verify", "v0.5.61"], "no release is called 'v0.5.61'"),
+        (["verify"], "no release has a series yet"),
         (["verify", "--nope"], "No such option"),
         (["nope"], "No such command"),
         (["verify", "--jobs", "0"], "Invalid value for '--jobs'"),
@@ -149,11 +149,11 @@ def test_a_request_that_makes_no_sense_ends_with_2(run, arguments, expected):
 
 
 def test_a_failure_tells_cause_and_next_step(world, run):
-    base = release(world)
-    (world.shelf / base.wheel).unlink()
+    release = release_with_series(world)
+    (world.shelf / release.wheel).unlink()
     status, output, errors = run("verify")
     assert (status, output) == (Exit.PRECONDITION, "")
-    assert f"error: {base.wheel} could not be downloaded" in errors
+    assert f"error: {release.wheel} could not be downloaded" in errors
     assert "cause: ERROR: Could not find a version" in errors
     assert "next: check the network" in errors
 
@@ -253,8 +253,8 @@ def test_an_interruption_ends_with_130_and_leaves_nothing(
                 os.replace({str(marker)!r} + "~", {str(marker)!r})
                 time.sleep(600)
         """)
-    base = world.release()
-    world.series(base, fix_mail(mend_clock(), diff.render_add(TEST, source)))
+    release = world.release()
+    world.series(release, fix_patch_file(mend_clock(), diff.render_add(TEST, source)))
     process = start("verify")
     while not marker.exists():
         assert process.poll() is None, process.communicate()

@@ -1,4 +1,4 @@
-"""Each release's mails hold the shared text with the release's answers in it."""
+"""Each release's patches hold the shared text with the release's answers in it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from clone import KIT, TEST, Clone
-from factories import make_edit, make_mail, write_files, write_series
+from factories import make_edit, make_patch_file, write_files, write_series
 
 from dspark_patches.errors import Conflict, Precondition
 from dspark_patches.files import replace_all
@@ -297,7 +297,7 @@ def write(clone: Clone) -> None:
 
 def contents(clone: Clone) -> list[dict[str, bytes]]:
     return [
-        {s.path: diff.added_content(s) for s in p.mail.sections if s.kind == "add"}
+        {s.path: diff.added_content(s) for s in p.file.sections if s.kind == "add"}
         for p in clone.series.patches
     ]
 
@@ -307,7 +307,7 @@ def test_a_kit_comes_with_the_first_test_that_uses_it(sharing: Clone) -> None:
     assert set(first) == set()
     assert set(second) == {KIT, POOLS, TEST}
     assert second[KIT] == OLD_KIT
-    assert sharing.regenerate() == sharing.mails()
+    assert sharing.regenerate() == sharing.patch_files()
 
 
 def test_a_kit_that_a_test_uses_must_have_a_source(sharing: Clone) -> None:
@@ -325,17 +325,19 @@ def test_a_kit_that_is_renamed_with_its_tests_goes(sharing: Clone) -> None:
     assert set(contents(sharing)[1]) == {KIT, other, TEST}
 
 
-def test_a_kit_that_a_later_patch_edits_is_the_mails_own(sharing: Clone) -> None:
-    first, second = (patch.mail for patch in sharing.series.patches)
-    third = make_mail(make_edit(POOLS, POOLS_SOURCE, b"x = 2\n"), subject="Edit it")
+def test_a_kit_that_a_later_patch_edits_is_the_patches_own(sharing: Clone) -> None:
+    first, second = (patch.file for patch in sharing.series.patches)
+    third = make_patch_file(
+        make_edit(POOLS, POOLS_SOURCE, b"x = 2\n"), subject="Edit it"
+    )
     own = [s for s in second.sections if s.path != POOLS]
     sections = sorted(
         [*own, diff.render_add(POOLS, POOLS_SOURCE)], key=lambda section: section.path
     )
-    second = make_mail(*sections, subject=second.subject)
+    second = make_patch_file(*sections, subject=second.subject)
     write_series(sharing.folder, first, second, third)
-    assert sharing.regenerate().keys() == sharing.mails().keys()
-    assert sharing.regenerate()["0003-patch"] == sharing.mails()["0003-patch"]
+    assert sharing.regenerate().keys() == sharing.patch_files().keys()
+    assert sharing.regenerate()["0003-patch"] == sharing.patch_files()["0003-patch"]
 
 
 def test_an_unedited_work_tree_of_derived_files_changes_nothing(sharing: Clone) -> None:

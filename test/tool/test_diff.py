@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from factories import make_edit, make_repository, write_files
 from hypothesis import given
-from mails import CONTENT, PATH, sample
+from patch_files import CONTENT, PATH, sample
 
 from dspark_patches.errors import BadInput
-from dspark_patches.model import diff, mail
+from dspark_patches.model import diff, patch_file
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_what_is_not_canonical_is_named(old: bytes, new: bytes, what: str) -> No
     data = sample()
     assert old in data
     with pytest.raises(BadInput, match=what) as caught:
-        mail.parse(data.replace(old, new), "v0.5.16/0001-x.patch")
+        patch_file.parse(data.replace(old, new), "v0.5.16/0001-x.patch")
     assert str(caught.value).startswith("v0.5.16/0001-x.patch:")
 
 
@@ -66,26 +66,26 @@ def test_an_edit_has_two_blobs(ids: str) -> None:
     old, new = diff.blob_id(b"x\n"), diff.blob_id(b"y\nz\n")
     wrong = ids.format(zeros=diff.ZEROS, old=old, new=new).encode()
     data = sample().replace(f"{old}..{new}".encode(), wrong)
-    with pytest.raises(BadInput, match="mail:21: an edit needs two blobs"):
-        mail.parse(data)
+    with pytest.raises(BadInput, match="patch:21: an edit needs two blobs"):
+        patch_file.parse(data)
 
 
 def test_an_edit_has_a_hunk() -> None:
     text = make_edit("x", b"1\n", b"2\n").text
     with pytest.raises(BadInput, match="diff:2: an edit needs two blobs"):
-        mail.parse_control(b"Why.\n" + text[: text.index(b"--- ")])[1]
+        patch_file.parse_control(b"Why.\n" + text[: text.index(b"--- ")])[1]
 
 
 def test_a_short_blob_id_is_named_by_its_line() -> None:
     data = sample().replace(b"index 587be6b4c3", b"index ")
-    with pytest.raises(BadInput, match="mail:21: expected .* full 40 digit"):
-        mail.parse(data)
+    with pytest.raises(BadInput, match="patch:21: expected .* full 40 digit"):
+        patch_file.parse(data)
 
 
 def test_a_failure_names_the_line() -> None:
     data = sample().replace(b"@@ -1 +1,2 @@", b"@@ -1 +1,3 @@")
-    with pytest.raises(BadInput, match="^mail:25: the hunk is shorter or longer"):
-        mail.parse(data)
+    with pytest.raises(BadInput, match="^patch:25: the hunk is shorter or longer"):
+        patch_file.parse(data)
 
 
 def test_git_writes_these_sections_the_same(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_git_writes_these_sections_the_same(tmp_path: Path) -> None:
     write_files(tmp_path, after)
     git.run("add", "-A")
     data = git.run("diff", "--cached", "--full-index", "--no-renames")
-    found = mail.parse_control(b"Why.\n\n" + data)[1]
+    found = patch_file.parse_control(b"Why.\n\n" + data)[1]
     kinds = {section.path: section.kind for section in found}
     assert kinds == {
         "a/b.py": "edit",
@@ -130,7 +130,7 @@ def test_hunks_say_where_they_land(tmp_path: Path) -> None:
     git = make_repository(tmp_path, {"x.py": b"".join(old)})
     write_files(tmp_path, {"x.py": b"".join(new)})
     data = git.run("diff", "--full-index")
-    (section,) = mail.parse_control(b"Why.\n" + data)[1]
+    (section,) = patch_file.parse_control(b"Why.\n" + data)[1]
     places = [
         (hunk.old_start, hunk.old_count, hunk.new_start, hunk.new_count)
         for hunk in diff.hunks(section)
@@ -139,7 +139,9 @@ def test_hunks_say_where_they_land(tmp_path: Path) -> None:
     assert [hunk.heading for hunk in diff.hunks(section)] == [b"", b" v16", b" v35"]
     for moved in (b"@@ -18,7 +20,7 @@", b"@@ -2,7 +3,7 @@", b"@@ -50,7 +51,7 @@"):
         with pytest.raises(BadInput, match="line numbers do not follow"):
-            mail.parse_control(b"Why.\n" + data.replace(b"@@ -18,7 +19,7 @@", moved))[1]
+            patch_file.parse_control(
+                b"Why.\n" + data.replace(b"@@ -18,7 +19,7 @@", moved)
+            )[1]
 
 
 @pytest.mark.parametrize(
@@ -156,7 +158,7 @@ def test_a_hunk_without_context_is_refused(hunks: bytes) -> None:
     text = make_edit("x", b"1\n", b"2\n").text
     head = text[: text.index(b"@@")]
     with pytest.raises(BadInput, match="line numbers do not follow"):
-        mail.parse_control(b"Why.\n" + head + hunks)[1]
+        patch_file.parse_control(b"Why.\n" + head + hunks)[1]
 
 
 def test_changed_lines_are_counted() -> None:
@@ -165,10 +167,10 @@ def test_changed_lines_are_counted() -> None:
 
 def test_a_control_needs_an_explanation() -> None:
     section = make_edit("b.py", b"x\n", b"y\n")
-    assert mail.parse_control(b"Why.\n" + section.text) == ("Why.", (section,))
+    assert patch_file.parse_control(b"Why.\n" + section.text) == ("Why.", (section,))
     with pytest.raises(BadInput, match="explains"):
-        mail.parse_control(section.text)[1]
+        patch_file.parse_control(section.text)[1]
     with pytest.raises(BadInput, match="there is no diff"):
-        mail.parse_control(b"Why.\n")[1]
+        patch_file.parse_control(b"Why.\n")[1]
     with pytest.raises(BadInput, match="not UTF-8"):
-        mail.parse_control(b"Why: \xff\n" + section.text)[1]
+        patch_file.parse_control(b"Why: \xff\n" + section.text)[1]

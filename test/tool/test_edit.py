@@ -6,11 +6,20 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from clone import CLOCK, GUARD, KIT, PRISTINE, TEST, Clone, full_checkout, two_mails
+from clone import (
+    CLOCK,
+    GUARD,
+    KIT,
+    PRISTINE,
+    TEST,
+    Clone,
+    full_checkout,
+    two_patch_files,
+)
 from factories import (
-    make_base,
     make_edit,
-    make_mail,
+    make_patch_file,
+    make_release,
     make_repository,
     write_files,
     write_series,
@@ -20,7 +29,7 @@ from dspark_patches.errors import BadInput, Conflict, Precondition, Usage
 from dspark_patches.files import replace_all
 from dspark_patches.git import Git
 from dspark_patches.maintain import checkout, collect
-from dspark_patches.model import mail
+from dspark_patches.model import patch_file
 
 
 def test_an_unedited_work_tree_changes_nothing(clone: Clone) -> None:
@@ -28,16 +37,16 @@ def test_an_unedited_work_tree_changes_nothing(clone: Clone) -> None:
     assert git.text("status", "--porcelain") == ""
     assert git.text("log", "--format=%s").split("\n")[:2] == [
         "Evict before the tick",
-        two_mails()[0].subject,
+        two_patch_files()[0].subject,
     ]
     assert (clone.tree / CLOCK).read_bytes() == b"evict\nthen tick\n"
     assert not (clone.tree / GUARD).exists()
     assert clone.collect() == {}
 
 
-def test_a_mode_that_wheels_do_not_tell_is_the_mails(clone: Clone) -> None:
+def test_a_mode_that_wheels_do_not_tell_is_the_patches(clone: Clone) -> None:
     first = make_edit(CLOCK, b"tick\n", b"tick once\n", mode="100755")
-    write_series(clone.folder, make_mail(first), two_mails()[1])
+    write_series(clone.folder, make_patch_file(first), two_patch_files()[1])
     second = clone.folder / "0002-patch.patch"
     data = second.read_bytes()
     second.write_bytes(
@@ -56,17 +65,20 @@ def commit_all(git: Git, *options: str) -> None:
     git.run("commit", "-q", *options)
 
 
-def test_an_amended_commit_becomes_its_mail_again(clone: Clone) -> None:
+def test_an_amended_commit_becomes_its_patch_again(clone: Clone) -> None:
     git = clone.edit()
     write_files(clone.tree, {CLOCK: b"evict\nthen tick just once\n", TEST: b"test 2\n"})
     commit_all(git, "--amend", "--no-edit")
     changes = clone.collect()
     assert set(changes) == {"patches/v0.5.16/0002-patch.patch", TEST}
     assert changes[TEST] == b"test 2\n"
-    changed = mail.parse(changes["patches/v0.5.16/0002-patch.patch"])
-    assert (changed.author, changed.date) == (mail.AUTHOR, two_mails()[1].date)
+    changed = patch_file.parse(changes["patches/v0.5.16/0002-patch.patch"])
+    assert (changed.author, changed.date) == (
+        patch_file.AUTHOR,
+        two_patch_files()[1].date,
+    )
     replace_all({clone.sources / path: data for path, data in changes.items()})
-    assert clone.regenerate() == clone.mails()
+    assert clone.regenerate() == clone.patch_files()
 
 
 def test_sections_of_checkout_files_survive_a_work_tree(clone: Clone) -> None:
@@ -77,9 +89,9 @@ def test_sections_of_checkout_files_survive_a_work_tree(clone: Clone) -> None:
     changes = clone.collect(shared=(TEST,))
     assert changes["patches/v0.5.16/0002-patch.patch"] is None
     assert TEST not in changes
-    first = mail.parse(changes["patches/v0.5.16/0001-patch.patch"])
+    first = patch_file.parse(changes["patches/v0.5.16/0001-patch.patch"])
     assert [section.path for section in first.sections] == [CLOCK, KIT, GUARD]
-    assert first.sections[2] == two_mails()[0].sections[2]
+    assert first.sections[2] == two_patch_files()[0].sections[2]
 
 
 def test_a_subject_that_holds_checkout_files_must_stay(clone: Clone) -> None:
@@ -90,7 +102,7 @@ def test_a_subject_that_holds_checkout_files_must_stay(clone: Clone) -> None:
         clone.collect()
 
 
-def test_a_new_commit_becomes_a_new_mail(clone: Clone) -> None:
+def test_a_new_commit_becomes_a_new_patch(clone: Clone) -> None:
     git = clone.edit()
     write_files(clone.tree, {"python/sglang/srt/pool.py": b"pool\nfree\n"})
     commit_all(git, "-m", "Free the pool (again)\n\nIt leaked.\n\nFixes: x")
@@ -145,8 +157,8 @@ def test_a_source_that_changed_meanwhile_is_not_overwritten(clone: Clone) -> Non
 
 def test_a_series_that_changed_meanwhile_is_not_overwritten(clone: Clone) -> None:
     clone.edit()
-    first, second = two_mails()
-    write_series(clone.folder, first, make_mail(*second.sections, body="Other."))
+    first, second = two_patch_files()
+    write_series(clone.folder, first, make_patch_file(*second.sections, body="Other."))
     with pytest.raises(Conflict, match="the series of v0.5.16 changed"):
         clone.collect()
 
@@ -164,7 +176,7 @@ def test_a_work_tree_that_is_not_at_rest_is_refused(clone: Clone) -> None:
     (git_dir / "rebase-merge").rmdir()
     git.run("checkout", "-q", "--orphan", "other")
     commit_all(git, "-m", "Other")
-    with pytest.raises(Precondition, match="does not stand on the base"):
+    with pytest.raises(Precondition, match="does not stand on the release"):
         clone.collect()
 
 
@@ -192,7 +204,7 @@ def test_two_commits_of_one_name_are_refused(clone: Clone) -> None:
 @pytest.mark.parametrize(
     "message", ["Only a subject", "[Tag] Subject\n\nBody.", "X\n\nCaf\u00e9."]
 )
-def test_a_message_that_is_no_mail_is_refused(clone: Clone, message: str) -> None:
+def test_a_message_that_is_no_patch_is_refused(clone: Clone, message: str) -> None:
     git = clone.edit()
     write_files(clone.tree, {"python/sglang/srt/pool.py": b"pool\nfree\n"})
     commit_all(git, "-m", message)
@@ -226,7 +238,7 @@ def test_a_full_checkout_keeps_everything(
 ) -> None:
     git = full_checkout(tmp_path / "sglang", hostile)
     before = git.text("rev-parse", "HEAD", "--all")
-    checkout.from_checkout(clone.series, make_base(), git.directory, clone.tree)
+    checkout.from_checkout(clone.series, make_release(), git.directory, clone.tree)
     assert git.text("status", "--porcelain") == ""
     assert git.text("rev-parse", "HEAD", "--branches", "--tags") == before
     assert (clone.tree / GUARD).read_bytes() == b"guard clock\n"
@@ -239,14 +251,14 @@ def test_a_full_checkout_keeps_everything(
 def test_a_checkout_without_the_tag_is_refused(clone: Clone, tmp_path: Path) -> None:
     git = make_repository(tmp_path / "sglang", PRISTINE)
     with pytest.raises(Precondition, match="has the tag v0.5.16"):
-        checkout.from_checkout(clone.series, make_base(), git.directory, clone.tree)
+        checkout.from_checkout(clone.series, make_release(), git.directory, clone.tree)
     with pytest.raises(Precondition, match="no work tree of ours"):
         checkout.commits(git.directory)
 
 
 def test_a_tag_that_is_not_upstreams_is_refused(clone: Clone, tmp_path: Path) -> None:
     git = full_checkout(tmp_path / "sglang")
-    base = msgspec.structs.replace(make_base(), commit="1" * 40)
+    release = msgspec.structs.replace(make_release(), commit="1" * 40)
     with pytest.raises(Precondition, match="is not SGLang's"):
-        checkout.from_checkout(clone.series, base, git.directory, clone.tree)
+        checkout.from_checkout(clone.series, release, git.directory, clone.tree)
     assert not clone.tree.exists()

@@ -1,4 +1,4 @@
-"""Mails come out of git byte-equal, whatever the configuration."""
+"""Patches come out of git byte-equal, whatever the configuration."""
 
 from __future__ import annotations
 
@@ -6,49 +6,49 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from clone import CLOCK, GUARD, TEST, Clone, full_checkout, two_mails
-from factories import make_edit, make_mail, write_files, write_series
+from clone import CLOCK, GUARD, TEST, Clone, full_checkout, two_patch_files
+from factories import make_edit, make_patch_file, write_files, write_series
 
 from dspark_patches.errors import Conflict, Precondition
 from dspark_patches.files import replace_all
 from dspark_patches.maintain import export, pr
-from dspark_patches.model import diff, mail, series
+from dspark_patches.model import diff, patch_file, series
 
 
 def test_a_series_comes_out_as_it_is(clone: Clone) -> None:
-    assert clone.regenerate() == clone.mails()
+    assert clone.regenerate() == clone.patch_files()
     assert export.first_differences(clone.series, clone.regenerate()) == {}
 
 
 def test_no_configuration_changes_a_byte(clone: Clone, hostile: str) -> None:
-    assert clone.regenerate() == clone.mails()
+    assert clone.regenerate() == clone.patch_files()
 
 
 def test_an_added_file_follows_its_source(clone: Clone) -> None:
     write_files(clone.sources, {TEST: b"test\nmore"})
     written = clone.regenerate()
-    assert written["0001-patch"] == clone.mails()["0001-patch"]
-    changed = mail.parse(written["0002-patch"])
+    assert written["0001-patch"] == clone.patch_files()["0001-patch"]
+    changed = patch_file.parse(written["0002-patch"])
     assert diff.added_content(changed.sections[1]) == b"test\nmore"
-    at = clone.mails()["0002-patch"].split(b"\n").index(b"+test") - 3
+    at = clone.patch_files()["0002-patch"].split(b"\n").index(b"+test") - 3
     assert export.first_differences(clone.series, written) == {"0002-patch": at}
 
 
 def test_a_sloppy_hunk_is_written_as_git_writes_it(clone: Clone) -> None:
     old, new = b"a\nb\nc\nd\ne\nf\n", b"a\nb\nc\nd\ne\nF\n"
     write_files(clone.released, {CLOCK: old})
-    write_series(clone.folder, make_mail(make_edit(CLOCK, old, new)))
+    write_series(clone.folder, make_patch_file(make_edit(CLOCK, old, new)))
     (clone.folder / "0002-patch.patch").unlink()
-    (section,) = mail.parse(clone.regenerate()["0001-patch"]).sections
+    (section,) = patch_file.parse(clone.regenerate()["0001-patch"]).sections
     assert diff.changed_lines(section) == (1, 1)
     assert b"@@ -3,4 +3,4 @@ b\n" in section.text
 
 
 def test_a_patch_of_checkout_files_alone_is_kept(clone: Clone) -> None:
-    only = make_mail(make_edit(GUARD, b"guard\n", b"guarded\n"))
+    only = make_patch_file(make_edit(GUARD, b"guard\n", b"guarded\n"))
     write_series(clone.folder, only)
     (clone.folder / "0002-patch.patch").unlink()
-    assert clone.regenerate() == {"0001-patch": mail.render(only)}
+    assert clone.regenerate() == {"0001-patch": patch_file.render(only)}
 
 
 def test_an_edit_of_other_files_is_refused(clone: Clone) -> None:
@@ -87,18 +87,18 @@ def test_a_missing_source_is_refused(clone: Clone) -> None:
         clone.regenerate()
 
 
-def test_git_am_takes_the_mails(clone: Clone, tmp_path: Path) -> None:
+def test_git_am_takes_the_patches(clone: Clone, tmp_path: Path) -> None:
     git = full_checkout(tmp_path / "sglang")
-    mails = sorted(map(str, clone.folder.glob("*.patch")))
+    patch_files = sorted(map(str, clone.folder.glob("*.patch")))
     environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
     identity = ["-c", "user.name=x", "-c", "user.email=x@dspark-patches.invalid"]
-    command = ["git", *identity, "am", "-q", *mails]
+    command = ["git", *identity, "am", "-q", *patch_files]
     subprocess.run(command, cwd=git.directory, env=environment, check=True)
     links = series.chain(clone.series)
     for path, link in links.items():
         assert git.text("rev-parse", f"HEAD:{path}") == link.new
-    assert git.text("log", "-1", "--format=%B") == mail.commit_message(
-        two_mails()[1]
+    assert git.text("log", "-1", "--format=%B") == patch_file.commit_message(
+        two_patch_files()[1]
     ).rstrip("\n")
 
 

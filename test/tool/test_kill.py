@@ -219,7 +219,7 @@ def test_pip_over_a_half_done_change(machine: Machine, verb: str, tmp_path) -> N
     before = contents(newer)
     shutil.copytree(newer, site, dirs_exist_ok=True)
     target = locate(site)
-    assert change(target, "apply").base == "v0.5.17"
+    assert change(target, "apply").release == "v0.5.17"
     assert (site / carried({KIT: b""}).popitem()[0]).exists()
     change(target, "revert")
     assert contents(site) == before

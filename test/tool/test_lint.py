@@ -1,4 +1,4 @@
-"""Each defect of a mail or of an added file is found, and nothing else."""
+"""Each defect of a patch or of an added file is found, and nothing else."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def clone(tmp_path: Path) -> Sound:
     [
         (with_fix(author="A <a@b>"), f"{FIX}:2: the author is A <a@b>"),
         (with_fix(subject="x " * 36 + "y"), f"{FIX}:4: the subject has 73 characters"),
-        (with_fix(body="It ticked."), f"{FIX}:5: the mail does not say why"),
-        (with_fix(body=""), f"{FIX}:5: the mail does not say why"),
+        (with_fix(body="It ticked."), f"{FIX}:5: the patch does not say why"),
+        (with_fix(body=""), f"{FIX}:5: the patch does not say why"),
         (
             with_fix(trailers=(FIXES, RUNS)),
             f"{FIX}:9: there is no single, valid Upstream-Status",
@@ -198,7 +198,7 @@ def test_a_test_patch_without_a_control_is_found(clone: Sound) -> None:
     (clone.folder / "controls" / "0001-twice.diff").unlink()
     (finding,) = clone.check()
     assert finding.what == "nothing shows that the tests can fail"
-    assert finding.mend.startswith("add controls/0001-patch.diff")
+    assert finding.hint.startswith("add controls/0001-patch.diff")
 
 
 def test_a_test_whose_file_is_gone_does_not_exist(clone: Sound) -> None:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from factories import (
-    make_base,
     make_delete,
     make_edit,
-    make_mail,
+    make_patch_file,
+    make_release,
     write_files,
     write_series,
 )
@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dspark_patches.errors import BadInput, Failure, Precondition
-from dspark_patches.model import diff, lock, mail, series
+from dspark_patches.model import diff, lock, patch_file, series
 
 SHA256 = "ab" * 32
 CLOCK = "python/sglang/srt/clock.py"
@@ -26,14 +26,14 @@ GUARD = "test/registered/unit/test_guard.py"
 KIT = "python/sglang/test/kits/clock_kit.py"
 
 
-def two_patches() -> tuple[mail.Mail, ...]:
+def two_patches() -> tuple[patch_file.PatchFile, ...]:
     return (
-        make_mail(
+        make_patch_file(
             make_edit(CLOCK, b"tick\n", b"tick once\n"),
             diff.render_add(KIT, b"kit\n"),
             make_edit(GUARD, b"guard\n", b"guard clock\n"),
         ),
-        make_mail(
+        make_patch_file(
             make_edit(CLOCK, b"tick once\n", b"evict, tick once\n"),
             make_delete("python/sglang/srt/old.py", b"old\n"),
         ),
@@ -41,9 +41,9 @@ def two_patches() -> tuple[mail.Mail, ...]:
 
 
 def build(folder: Path, root: Path) -> lock.Lock:
-    base = make_base()
-    loaded = series.load(base, folder)
-    return lock.build(base, loaded, SHA256, lock.carried_blobs(loaded, root))
+    release = make_release()
+    loaded = series.load(release, folder)
+    return lock.build(release, loaded, SHA256, lock.carried_blobs(loaded, root))
 
 
 @pytest.fixture
@@ -58,16 +58,18 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "root"
 
 
-def test_the_lock_states_base_and_result(folder: Path, root: Path) -> None:
+def test_the_lock_states_release_and_result(folder: Path, root: Path) -> None:
     built = build(folder, root)
-    assert built.wheel == lock.Wheel(file=make_base().wheel, sha256=SHA256)
+    assert built.wheel == lock.Wheel(file=make_release().wheel, sha256=SHA256)
     assert built.edited[CLOCK] == lock.Edited(
-        base=diff.blob_id(b"tick\n"),
+        released=diff.blob_id(b"tick\n"),
         result=diff.blob_id(b"evict, tick once\n"),
     )
     assert built.added == {KIT: diff.blob_id(b"kit\n")}
     assert built.result_blobs()["python/sglang/srt/old.py"] == diff.ZEROS
-    assert set(built.base_blobs()) - set(built.base_blobs(in_wheel=True)) == {GUARD}
+    assert set(built.released_blobs()) - set(built.released_blobs(in_wheel=True)) == {
+        GUARD
+    }
 
 
 @pytest.mark.parametrize(
@@ -76,16 +78,16 @@ def test_the_lock_states_base_and_result(folder: Path, root: Path) -> None:
     ids=["nothing edited", "nothing added"],
 )
 def test_a_lock_comes_back_from_its_file(tmp_path: Path, section: diff.Section) -> None:
-    folder = write_series(tmp_path / "v0.5.16", make_mail(section))
-    loaded = series.load(make_base(), folder)
-    built = lock.build(make_base(), loaded, SHA256, {}, {"HAS_TREE": True})
+    folder = write_series(tmp_path / "v0.5.16", make_patch_file(section))
+    loaded = series.load(make_release(), folder)
+    built = lock.build(make_release(), loaded, SHA256, {}, {"HAS_TREE": True})
     assert len(built.edited) + len(built.added) == 1
-    lock.path_of(make_base(), folder).write_bytes(lock.render(built))
-    assert lock.load(make_base(), folder) == built
-    assert lock.agreed(make_base(), loaded) == built
+    lock.path_of(make_release(), folder).write_bytes(lock.render(built))
+    assert lock.load(make_release(), folder) == built
+    assert lock.agreed(make_release(), loaded) == built
 
 
-def test_a_base_that_differs_is_refused(folder: Path, root: Path) -> None:
+def test_a_release_that_differs_is_refused(folder: Path, root: Path) -> None:
     (root / CLOCK).write_bytes(b"tock\n")
     with pytest.raises(BadInput, match=f"0001-patch.patch: {CLOCK} begins with"):
         build(folder, root)
@@ -95,21 +97,21 @@ def test_a_package_file_that_the_wheel_lacks_is_refused(
     folder: Path, root: Path
 ) -> None:
     (root / CLOCK).unlink()
-    with pytest.raises(BadInput, match=f"the base has {diff.ZEROS}"):
+    with pytest.raises(BadInput, match=f"the release has {diff.ZEROS}"):
         build(folder, root)
 
 
 def test_a_missing_lock_is_said_to_be_missing(tmp_path: Path) -> None:
     with pytest.raises(Precondition, match="has no lock") as caught:
-        lock.load(make_base(), tmp_path)
+        lock.load(make_release(), tmp_path)
     assert caught.value.next_step == "run `dspark-patches lock v0.5.16`"
 
 
 def test_a_lock_of_another_wheel_is_refused(folder: Path, root: Path) -> None:
     data = lock.render(build(folder, root)).replace(b"0.5.16-py3", b"0.5.17-py3")
-    lock.path_of(make_base(), folder).write_bytes(data)
+    lock.path_of(make_release(), folder).write_bytes(data)
     with pytest.raises(BadInput, match="locks sglang-0.5.17"):
-        lock.load(make_base(), folder)
+        lock.load(make_release(), folder)
 
 
 @pytest.mark.parametrize(
@@ -140,7 +142,7 @@ def locked() -> bytes:
     return lock.render(
         lock.Lock(
             wheel=lock.Wheel(file="x.whl", sha256=SHA256),
-            edited={CLOCK: lock.Edited(base=blob, result=diff.ZEROS)},
+            edited={CLOCK: lock.Edited(released=blob, result=diff.ZEROS)},
             added={KIT: blob},
         )
     )

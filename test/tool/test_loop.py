@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 from clone import CLOCK, GUARD, TEST, Clone, full_checkout
-from factories import make_base, write_files
+from factories import make_release, write_files
 
 from dspark_patches import cli
 from dspark_patches.git import Git
-from dspark_patches.model import diff, lock, mail, releases
+from dspark_patches.model import diff, lock, patch_file, releases
 from dspark_patches.trees import make
 from dspark_patches.trees.wheels import Released
 
-BASE = make_base()
+RELEASE = make_release()
 SHA256 = "ab" * 32
 
 Run = Callable[..., int]
@@ -23,11 +23,11 @@ Run = Callable[..., int]
 
 @pytest.fixture
 def run(clone: Clone, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """The command line, in a clone that has one base."""
+    """The command line, in a clone that has one release."""
     released = Released(root=clone.released, sha256=SHA256)
     monkeypatch.setattr(releases, "data_root", lambda: clone.sources)
-    monkeypatch.setattr(releases, "load", lambda path=None: {BASE.tag: BASE})
-    monkeypatch.setattr(make, "released", lambda base, notify: released)
+    monkeypatch.setattr(releases, "load", lambda path=None: {RELEASE.tag: RELEASE})
+    monkeypatch.setattr(make, "released", lambda release, notify: released)
     return lambda *arguments: cli.main([str(argument) for argument in arguments])
 
 
@@ -47,7 +47,7 @@ def test_the_whole_loop(
     assert (clone.sources / TEST).read_bytes() == b"test 2\n"
     assert run("export", "--check") == 0
     assert run("lock") == 0
-    locked = lock.load(BASE, clone.folder)
+    locked = lock.load(RELEASE, clone.folder)
     assert locked.wheel.sha256 == SHA256
     assert locked.edited[CLOCK].result == diff.blob_id(b"evict, then tick\n")
     assert GUARD in locked.edited
@@ -63,7 +63,7 @@ def test_export_writes_what_changed_and_no_more(
     assert "::error title=dspark-patches v0.5.16 0002-patch," in told
     assert "file=patches/v0.5.16/0002-patch.patch,line=" in told
     assert run("export") == 0
-    changed = mail.parse((clone.folder / "0002-patch.patch").read_bytes())
+    changed = patch_file.parse((clone.folder / "0002-patch.patch").read_bytes())
     assert diff.added_content(changed.sections[1]) == b"test 2\n"
     assert (clone.folder / "0001-patch.patch").stat() == untouched
     assert run("export", "v0.5.16") == 0
@@ -89,10 +89,10 @@ def test_edit_takes_a_full_checkout(clone: Clone, run: Run, tmp_path: Path) -> N
     ("arguments", "said"),
     [
         (["export", "--check", "--pr", "x"], "exclude one another"),
-        (["export", "--from", "x"], "--from needs one BASE"),
+        (["export", "--from", "x"], "--from needs one RELEASE"),
         (["export", "v0.5.61"], "did you mean v0.5.16?"),
-        (["edit"], "Missing argument 'BASE'"),
-        (["lock", "0.5.16"], "no base is called '0.5.16'"),
+        (["edit"], "Missing argument 'RELEASE'"),
+        (["lock", "0.5.16"], "no release is called '0.5.16'"),
     ],
 )
 def test_a_request_that_makes_no_sense_is_usage(
@@ -109,7 +109,7 @@ def test_without_any_series_there_is_nothing_to_do(clone: Clone, run: Run) -> No
     assert run("lock") == 2
 
 
-def test_a_broken_mail_stops_the_export(
+def test_a_broken_patch_stops_the_export(
     clone: Clone, run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (clone.folder / "0001-patch.patch").write_bytes(b"noise\n")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from factories import make_delete, make_edit, make_mail
+from factories import make_delete, make_edit, make_patch_file
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dspark_patches.errors import Conflict
-from dspark_patches.model import diff, mail
+from dspark_patches.model import diff, patch_file
 from dspark_patches.model.patching import backward, forward, lines_of
 from dspark_patches.trees import workshop
 
@@ -29,8 +29,8 @@ def test_what_git_writes_goes_in_and_out(old: bytes, new: bytes) -> None:
     with workshop.bare() as shop:
         start = shop.start({"x.py": old}, {"x.py": "100644"}, "start")
         shop.put("x.py", "100644", new)
-        data = shop.format(shop.commit(start, make_mail()))
-    (section,) = mail.parse(data).sections
+        data = shop.format(shop.commit(start, make_patch_file()))
+    (section,) = patch_file.parse(data).sections
     assert forward(old, section) == new
     assert backward(new, section) == old
 

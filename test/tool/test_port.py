@@ -1,4 +1,4 @@
-"""A verdict per patch on a tree that differs, and mails only where they fit."""
+"""A verdict per patch on a tree that differs, and patches only where they fit."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from dspark_patches import cli
 from dspark_patches.errors import Exit, Precondition
 from dspark_patches.git import Git
 from dspark_patches.installs.locate import locate
-from dspark_patches.model import mail, releases
+from dspark_patches.model import patch_file, releases
 from dspark_patches.port import twice
 from dspark_patches.port.port import Report, port
 
@@ -40,7 +40,7 @@ def judge(machine: Machine, files: dict[str, bytes]) -> Report:
     root = machine.tree(files)
     for path in CHECKED_OUT.keys() - files.keys():
         (root / path).unlink(missing_ok=True)
-    return port(machine.base, locate(root), lambda text: None)
+    return port(machine.release, locate(root), lambda text: None)
 
 
 def verdicts(found: Report) -> list[str]:
@@ -58,8 +58,8 @@ def shifted(*paths: str) -> dict[str, bytes]:
 def test_everything_is_clean_on_the_release(machine: Machine) -> None:
     found = judge(machine, CHECKED_OUT)
     assert verdicts(found) == ["clean"] * 3
-    written = [mail.render(value) for value in machine.mails]
-    assert list(found.mails().values()) == written
+    written = [patch_file.render(value) for value in machine.patch_files]
+    assert list(found.patch_files().values()) == written
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
@@ -90,7 +90,7 @@ def test_context_may_differ_where_the_lines_do_not(machine: Machine) -> None:
     assert verdicts(found)[:2] == ["clean", "moved"]
 
 
-def test_written_mails_go_into_the_fork(machine: Machine, capsys) -> None:
+def test_written_patches_go_into_the_fork(machine: Machine, capsys) -> None:
     git = machine.checkout(shifted(ROUTER, EAGLE))
     folder = machine.folder / "ported"
     command = [
@@ -103,9 +103,9 @@ def test_written_mails_go_into_the_fork(machine: Machine, capsys) -> None:
     ]
     assert cli.main(command) == Exit.OK
     before = contents(git.directory)
-    mails = sorted(folder.glob("*.patch"))
-    assert [path.name[:4] for path in mails] == ["0001", "0002", "0003"]
-    git.run("am", "-q", *map(str, mails))
+    patch_files = sorted(folder.glob("*.patch"))
+    assert [path.name[:4] for path in patch_files] == ["0001", "0002", "0003"]
+    git.run("am", "-q", *map(str, patch_files))
     wanted = state(3) | {p: SHIFTED + state(3)[p] for p in (ROUTER, EAGLE)}
     assert contents(git.directory) == wanted
     git.run("checkout", "-q", "HEAD~3")
@@ -116,7 +116,7 @@ def test_written_mails_go_into_the_fork(machine: Machine, capsys) -> None:
 def test_the_target_is_only_read(machine: Machine) -> None:
     git = machine.checkout(shifted(ROUTER))
     before = contents(git.directory), git.text("for-each-ref")
-    port(machine.base, locate(git.directory), lambda text: None)
+    port(machine.release, locate(git.directory), lambda text: None)
     assert (contents(git.directory), git.text("for-each-ref")) == before
 
 
@@ -128,10 +128,10 @@ def test_a_hunk_in_another_function_is_a_conflict(machine: Machine) -> None:
         b'def plan(batch):\n    """Prepare one iteration."""\n',
     )
     git = machine.checkout(CHECKED_OUT | {ROUTER: router})
-    mails = sorted(releases.series_dir(machine.base).glob("*.patch"))
-    data = b"".join(path.read_bytes() for path in mails[:2])
+    patch_files = sorted(releases.series_dir(machine.release).glob("*.patch"))
+    data = b"".join(path.read_bytes() for path in patch_files[:2])
     assert git.succeeds("apply", "--check", "-C1", "-", stdin=data)
-    found = port(machine.base, locate(git.directory), lambda text: None)
+    found = port(machine.release, locate(git.directory), lambda text: None)
     assert verdicts(found)[1] == "conflict"
     assert "of route would land in plan" in evidence(found, 2)
 
@@ -167,7 +167,7 @@ def test_what_a_fork_has_cured_is_a_double_fix(
     assert not folder.exists()
 
 
-def test_mails_are_not_written_unasked_for_tests(machine: Machine, capsys) -> None:
+def test_patches_are_not_written_unasked_for_tests(machine: Machine, capsys) -> None:
     """Neither is code of the target run, unless one asks."""
     trap = machine.folder / "trap"
     spring = f"open({str(trap)!r}, 'w')\n".encode()
@@ -185,7 +185,7 @@ def test_what_a_fork_has_broken_is_a_conflict(machine: Machine) -> None:
     target = machine.package(
         RELEASED | {DFLASH: b"def prepare(batch):\n    batch.clock -= 1\n"}
     )
-    found = twice.tested(port(machine.base, target, print), target, print)
+    found = twice.tested(port(machine.release, target, print), target, print)
     assert verdicts(found) == ["clean", "conflict", "clean"]
     assert "fails on the merged tree: " in evidence(found, 2)
 
@@ -197,7 +197,7 @@ def test_a_fork_that_names_the_same_elsewhere_is_tested_and_fits(
     machine.site(RELEASED | {DFLASH: RELEASED[DFLASH] + more})
     target = locate(machine.folder / "site-packages")
     before = contents(target.root)
-    found = twice.tested(port(machine.base, target, print), target, print)
+    found = twice.tested(port(machine.release, target, print), target, print)
     assert (found.tested, found.fits) == (True, True)
     assert contents(target.root) == before
 
@@ -205,7 +205,7 @@ def test_a_fork_that_names_the_same_elsewhere_is_tested_and_fits(
 def test_tests_that_cannot_run_judge_nothing(machine: Machine) -> None:
     files = RELEASED | {"python/sglang/srt/__init__.py": b"import no_such_package\n"}
     target = machine.package(files)
-    found = port(machine.base, target, print)
+    found = port(machine.release, target, print)
     with pytest.raises(Precondition, match="tests of v0.5.16 cannot be run"):
         twice.tested(found, target, print)
 
@@ -215,7 +215,7 @@ def test_links_do_not_lead_the_copy_out(machine: Machine) -> None:
     away = machine.folder / "away"
     factories.write_files(away, {"mine.py": b"mine\n"})
     (target.root / "sglang/test/kits").symlink_to(away)
-    found = port(machine.base, target, print)
+    found = port(machine.release, target, print)
     assert twice.tested(found, target, print).fits
     assert contents(away) == {"mine.py": b"mine\n"}
 
@@ -274,7 +274,7 @@ def test_an_unfit_patch_does_not_hide_the_next(machine: Machine) -> None:
 
 def test_a_package_leaves_tests_out(machine: Machine, capsys) -> None:
     site = machine.site(RELEASED | {ROUTER: SHIFTED + RELEASED[ROUTER]})
-    found = port(machine.base, locate(site), lambda text: None)
+    found = port(machine.release, locate(site), lambda text: None)
     assert verdicts(found) == ["clean", "moved", "moved"]
     assert set(found.left_out) == {GUARD, TEST}
     folder = str(machine.folder / "ported")
@@ -284,13 +284,13 @@ def test_a_package_leaves_tests_out(machine: Machine, capsys) -> None:
     assert not Path(folder).exists()
 
 
-def test_mails_that_cannot_be_are_not_written(machine: Machine, capsys) -> None:
+def test_patches_that_cannot_be_are_not_written(machine: Machine, capsys) -> None:
     root = machine.tree(CHECKED_OUT | {KIT: b"another = 1\n"})
     folder = machine.folder / "ported"
     command = ["port", "v0.5.16", str(root), "--no-test", "--write", str(folder)]
     assert cli.main(command) == Exit.CONFLICT
     assert not folder.exists()
-    assert "no mails were written" in capsys.readouterr().err
+    assert "no patches were written" in capsys.readouterr().err
 
 
 def test_a_folder_that_holds_something_is_not_written_to(machine: Machine) -> None:
@@ -303,16 +303,16 @@ def test_a_folder_that_holds_something_is_not_written_to(machine: Machine) -> No
 
 
 def test_a_shallow_clone_needs_no_past(machine: Machine) -> None:
-    """The base's file that wheels do not carry is not to be had."""
+    """The release's file that wheels do not carry is not to be had."""
     git = machine.checkout()
     fork = {GUARD: SHIFTED + CHECKED_OUT[GUARD], ROUTER: SHIFTED + RELEASED[ROUTER]}
     factories.write_files(git.directory, fork)
     git.run("commit", "-qam", "fork")
-    deep = port(machine.base, locate(git.directory), lambda text: None)
+    deep = port(machine.release, locate(git.directory), lambda text: None)
     shallow = Git(machine.folder / "shallow")
     url = f"file://{git.directory}"
     git.run("clone", "-q", "--depth", "1", url, str(shallow.directory))
-    found = port(machine.base, locate(shallow.directory), lambda text: None)
+    found = port(machine.release, locate(shallow.directory), lambda text: None)
     assert verdicts(found) == verdicts(deep) == ["clean", "moved", "moved"]
     assert "not at hand" in evidence(found, 2)
     assert "not at hand" not in evidence(deep, 2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from world import CLOCK, TEST, fix_mail, mend_clock
+from world import CLOCK, TEST, fix_patch_file, mend_clock
 
 from dspark_patches.model import diff
 from dspark_patches.model.series import Control, Patch, Series
@@ -29,7 +29,7 @@ def failed(*faults, name=NAME):
 
 def run(tree, *outcomes):
     found = outcomes or (Outcome(id=NAME),)
-    return Run(base="v1", tree=tree, outcomes={each.id: each for each in found})
+    return Run(release="v1", tree=tree, outcomes={each.id: each for each in found})
 
 
 @pytest.mark.parametrize(
@@ -71,9 +71,9 @@ def judge(*runs, kind="fix", controls=(), tests=(NAME,)):
         Control(number=1, name=name, why="w", sections=(mend_clock(),))
         for name in controls
     )
-    mail = fix_mail(section, tests=tests)
-    patch = Patch(number=1, name="0001-x", mail=mail, controls=made)
-    loaded = Series(base="v1", folder=Path("v1"), patches=(patch,))
+    patch_file = fix_patch_file(section, tests=tests)
+    patch = Patch(number=1, name="0001-x", file=patch_file, controls=made)
+    loaded = Series(release="v1", folder=Path("v1"), patches=(patch,))
     (seen,), findings = judgement.judge(loaded, {each.tree: each for each in runs})
     return seen, [finding.what for finding in findings]
 
@@ -156,7 +156,7 @@ def test_green_is_passed_and_nothing_else(ending):
 def test_a_patch_that_names_no_test_is_neither_red_nor_green():
     seen, findings = judge(run("pristine"), run("patched"), tests=())
     assert (seen.red, seen.green) == (False, False)
-    assert "the mail names no test" in findings
+    assert "the patch names no test" in findings
 
 
 def test_a_file_that_did_not_load_speaks_for_its_tests():

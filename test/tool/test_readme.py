@@ -8,9 +8,7 @@ import pytest
 
 from dspark_patches.errors import BadInput
 from dspark_patches.maintain import readme
-from dspark_patches.model import lock
-from dspark_patches.model import releases as bases
-from dspark_patches.model import series
+from dspark_patches.model import lock, releases, series
 
 README = "# title\n<!-- begin {name} -->\n{inside}<!-- end {name} -->\nrest\n"
 
@@ -51,8 +49,8 @@ def test_says_what_makes_a_part_that_is_not_there(tmp_path):
 
 
 def test_says_whose_figures_are_missing_or_of_other_patches(machine, tmp_path):
-    current = readme.served(machine.base) | {"missing": []}
-    known = [machine.base, machine.later]
+    current = readme.served(machine.release) | {"missing": []}
+    known = [machine.release, machine.later]
     path = tmp_path / "figures" / "results.json"
     path.parent.mkdir()
 
@@ -64,7 +62,7 @@ def test_says_whose_figures_are_missing_or_of_other_patches(machine, tmp_path):
     assert finding.what == "the figures of v0.5.17 are missing or of other patches"
     (finding,) = findings(current | {"series_blob": "0" * 40})
     assert "figures of v0.5.16, v0.5.17 are" in finding.what
-    assert "`scripts/bench v0.5.16 v0.5.17 --readme`" in finding.mend
+    assert "`scripts/bench v0.5.16 v0.5.17 --readme`" in finding.hint
     known.pop()
     assert findings(current) == ()
     (finding,) = findings(current | {"missing": ["growth"]})
@@ -74,17 +72,17 @@ def test_says_whose_figures_are_missing_or_of_other_patches(machine, tmp_path):
 
 
 def test_figures_stay_valid_when_only_tests_of_a_series_change(machine, monkeypatch):
-    before = readme.served(machine.base)
-    blobs = lock.load(machine.base).result_blobs()
+    before = readme.served(machine.release)
+    blobs = lock.load(machine.release).result_blobs()
     assert {series.is_test(path) for path in blobs} == {True, False}
     for path in blobs:
         changed = blobs | {path: "0" * 40}
         monkeypatch.setattr(lock.Lock, "result_blobs", lambda self, c=changed: c)
-        assert (readme.served(machine.base) == before) == series.is_test(path)
+        assert (readme.served(machine.release) == before) == series.is_test(path)
 
 
 def test_tables_the_series_with_the_fix_s_own_words():
-    known = [bases.find("v0.5.16"), bases.find("v0.5.18")]
+    known = [releases.find("v0.5.16"), releases.find("v0.5.18")]
     lines = readme.series_table(known).splitlines()
     assert lines[0] == "| | patch | v0.5.16 | v0.5.18 |"
     owner = "Give decode bookkeeping of every spec algorithm one owner"

@@ -380,7 +380,7 @@ def test_settings_of_the_user_do_not_reach_the_tests(run_one, monkeypatch, tmp_p
 
 def test_our_own_modules_are_not_in_the_tests_way(run_one):
     found = run_one("""
-        for name in ("bases", "mail", "runner", "runner_child", "series", "trees"):
+        for name in ("releases", "patch", "runner", "runner_child", "series", "trees"):
             with self.assertRaises(ImportError):
                 __import__(name)
         """)

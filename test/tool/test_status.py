@@ -1,4 +1,4 @@
-"""Which base a target is, and which patches it has, told by content alone."""
+"""Which release a target is, and which patches it has, told by content alone."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def notes(found: Status) -> str:
 def test_each_patch_is_told_on_a_checkout(machine: Machine, count: int) -> None:
     git = machine.checkout(state(count))
     found = status(locate(git.directory))
-    assert (found.kind, found.base) == ("checkout", "v0.5.16")
+    assert (found.kind, found.release) == ("checkout", "v0.5.16")
     assert states(found) == ["applied"] * count + ["missing"] * (3 - count)
     assert [p.needed for p in found.patches] == [False, True, True]
     assert found.left_out == ()
@@ -56,7 +56,7 @@ def test_each_patch_is_told_on_a_package(machine: Machine, count: int) -> None:
 
 def test_a_plain_tree_without_tests_leaves_them_out(machine: Machine) -> None:
     found = status(locate(machine.tree(RELEASED)))
-    assert (found.kind, found.base) == ("tree", "v0.5.16")
+    assert (found.kind, found.release) == ("tree", "v0.5.16")
     assert set(found.left_out) == {GUARD, TEST}
     (machine.folder / "tree" / "test").mkdir()
     assert status(locate(machine.folder / "tree")).left_out == ()
@@ -65,7 +65,7 @@ def test_a_plain_tree_without_tests_leaves_them_out(machine: Machine) -> None:
 def test_a_release_with_the_fix_does_not_need_it(machine: Machine) -> None:
     files = LATER | {EAGLE: LATER[EAGLE] + b"# later\n"}
     found = status(locate(machine.site(files, "0.5.17")))
-    assert found.base == "v0.5.17"
+    assert found.release == "v0.5.17"
     told = {patch.name: patch.state for patch in found.patches}
     assert told == {
         "0001-add-a-kit": "missing",
@@ -134,23 +134,23 @@ def test_a_missing_kit_is_not_required(machine: Machine) -> None:
     assert found.exit_code(require=True) == Exit.OK
 
 
-def test_a_fork_is_no_known_base(machine: Machine) -> None:
+def test_a_fork_is_no_known_release(machine: Machine) -> None:
     files = state(0) | {path: b"# forked\n" for path in (ROUTER, GUARD)}
     found = status(locate(machine.tree(files)))
-    assert (found.base, found.near) == ("", "v0.5.16")
+    assert (found.release, found.near) == ("", "v0.5.16")
     assert found.exit_code(require=False) == Exit.PRECONDITION
     assert "1 of the 3 files" in found.how
 
 
 def test_files_speak_louder_than_a_stale_version(machine: Machine) -> None:
     found = status(locate(machine.site(RELEASED, "0.5.17")))
-    assert found.base == "v0.5.16"
+    assert found.release == "v0.5.16"
 
 
 @pytest.mark.parametrize("version", ["0.5.16+cu130", "0.5.16"])
 def test_a_local_version_is_the_release(machine: Machine, version: str) -> None:
     found = status(locate(machine.site(RELEASED, version)))
-    assert found.base == "v0.5.16"
+    assert found.release == "v0.5.16"
     assert version in found.how
 
 
@@ -160,14 +160,14 @@ def test_another_version_is_told_by_files_alone(machine: Machine, version) -> No
     metadata = site / "sglang-0.5.16.dist-info" / "METADATA"
     metadata.write_text(f"Name: sglang\nVersion: {version}\n")
     found = status(locate(site))
-    assert found.base == "v0.5.16"
+    assert found.release == "v0.5.16"
     assert found.how.startswith("by the 2 files that its series edits")
 
 
-def test_a_base_can_be_named(machine: Machine) -> None:
+def test_a_release_can_be_named(machine: Machine) -> None:
     target = locate(machine.tree(state(0) | {ROUTER: b"#\n", EAGLE: b"#\n"}))
-    assert status(target, "v0.5.16").base == "v0.5.16"
-    with pytest.raises(Usage, match="did you mean|no base is called"):
+    assert status(target, "v0.5.16").release == "v0.5.16"
+    with pytest.raises(Usage, match="did you mean|no release is called"):
         status(target, "v0.5.61")
 
 

@@ -11,7 +11,7 @@ from world import (
     RELEASED,
     TEST,
     TEST_SOURCE,
-    fix_mail,
+    fix_patch_file,
     mend_clock,
     stop_clock,
 )
@@ -37,7 +37,7 @@ def contents(root):
 
 
 def test_each_tree_has_what_it_should(world, tmp_path):
-    base = world.release()
+    release = world.release()
     stronger = TEST_SOURCE + b"# more\n"
     first = (
         factories.make_delete(INIT, b""),
@@ -48,13 +48,13 @@ def test_each_tree_has_what_it_should(world, tmp_path):
     )
     second = factories.make_edit(CLOCK, FIXED_CLOCK, FIXED_CLOCK + b"# fast\n")
     world.series(
-        base,
-        fix_mail(*first),
-        fix_mail(second, factories.make_edit(TEST, TEST_SOURCE, stronger)),
+        release,
+        fix_patch_file(*first),
+        fix_patch_file(second, factories.make_edit(TEST, TEST_SOURCE, stronger)),
     )
-    world.control(base, "0001-stop", stop_clock())
+    world.control(release, "0001-stop", stop_clock())
     for name in (PRISTINE, PATCHED, "control 0001-stop"):
-        trees.make(base, name, tmp_path / name)
+        trees.make(release, name, tmp_path / name)
     assert contents(tmp_path / PRISTINE) == RELEASED | {TEST: stronger}
     added = {HELPER: b"help\n", TEST: TEST_SOURCE}
     kept = {path: content for path, content in RELEASED.items() if path != INIT}
@@ -107,14 +107,14 @@ def test_nothing_applies_twice(world):
 
 
 def test_a_lock_holds_the_released_files_to_their_ids(world):
-    base = world.release()
-    folder = world.series(base, fix_mail())
-    unlocked = trees.released(base)
-    found = series.load(base)
+    release = world.release()
+    folder = world.series(release, fix_patch_file())
+    unlocked = trees.released(release)
+    found = series.load(release)
     carried = lock.carried_blobs(found, unlocked.root)
-    locked = lock.build(base, found, unlocked.sha256, carried)
+    locked = lock.build(release, found, unlocked.sha256, carried)
     (folder / lock.NAME).write_bytes(lock.render(locked))
-    assert trees.released(base) == unlocked
+    assert trees.released(release) == unlocked
     (unlocked.root / CLOCK).write_bytes(b"tampered\n")
     with pytest.raises(Precondition, match="is not the file that was released"):
-        trees.released(base)
+        trees.released(release)

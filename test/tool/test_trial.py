@@ -53,10 +53,10 @@ def test_a_doubled_clock_does_not_hold(machine: Machine) -> None:
     assert said(target) == {TICKS: "failed"}
 
 
-def test_an_unknown_tree_takes_the_nearest_base(machine: Machine) -> None:
+def test_an_unknown_tree_takes_the_nearest_release(machine: Machine) -> None:
     target = locate(machine.tree(state(3) | {ROUTER: state(3)[ROUTER] + b"#\n"}))
     found = trial(target)
-    assert (found.base, found.holds) == ("v0.5.16", True)
+    assert (found.release, found.holds) == ("v0.5.16", True)
     assert "files that the series" in found.how
     assert trial(target, named="v0.5.17").tests == ()
 

@@ -43,7 +43,7 @@ def run(*arguments: str) -> int:
 @RELAXED
 @given(data=st.data())
 def test_a_corrupt_series_or_lock_changes_nothing(machine: Machine, data) -> None:
-    """Mails, locks and the table of bases, one at a time."""
+    """Patches, locks and the table of releases, one at a time."""
     patches = machine.world.data / "patches"
     stored = machine.folder / "patches"
     if not stored.exists():
@@ -64,7 +64,7 @@ def test_a_corrupt_series_or_lock_changes_nothing(machine: Machine, data) -> Non
     after = {p: c for p, c in contents(target).items() if p.startswith("sglang/")}
     if code == Exit.OK:
         assert after == carried(state(3))
-        machine.write(machine.base, machine.mails, RELEASED)
+        machine.write(machine.release, machine.patch_files, RELEASED)
         assert run("revert", str(target)) == Exit.OK
     assert contents(target) == before
 
@@ -192,10 +192,10 @@ def test_a_version_cannot_drive_the_terminal(machine: Machine, capsys) -> None:
     assert "\x1b" not in capsys.readouterr().out
 
 
-def test_mails_are_not_looked_for_in_the_target(machine: Machine) -> None:
+def test_patches_are_not_looked_for_in_the_target(machine: Machine) -> None:
     """A tree cannot bring a series of its own."""
     root = machine.tree()
     shutil.copytree(machine.world.data / "patches", root / "patches")
-    shutil.rmtree(releases.series_dir(machine.base))
+    shutil.rmtree(releases.series_dir(machine.release))
     assert run("apply", str(root)) == Exit.PRECONDITION
     assert (root / EAGLE).read_bytes() == RELEASED[EAGLE]

@@ -16,7 +16,7 @@ from world import (
     RELEASED,
     TEST,
     TEST_SOURCE,
-    fix_mail,
+    fix_patch_file,
     mend_clock,
     stop_clock,
     text,
@@ -55,15 +55,15 @@ class Recorder(verify.Observer):
 
 @pytest.fixture
 def run(tmp_path, monkeypatch):
-    """Verify these bases; nothing temporary may be left when it ends."""
+    """Verify these releases; nothing temporary may be left when it ends."""
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(scratch))
 
-    def run(*bases, observer=None, **options):
+    def run(*releases, observer=None, **options):
         options = verify.Options(**options)
         try:
-            return verify.verify(bases, options, observer or verify.Observer())
+            return verify.verify(releases, options, observer or verify.Observer())
         finally:
             assert not list(scratch.iterdir())
 
@@ -91,12 +91,12 @@ def case(body: str, imports: str = "") -> str:
 
 
 def test_a_fix_is_proven_and_the_cache_stays(world, run):
-    base = world.release()
-    world.series(base, fix_mail())
-    report = run(base)
+    release = world.release()
+    world.series(release, fix_patch_file())
+    report = run(release)
     assert report.ok, found(report)
     (seen,) = report.results
-    assert (seen.base, seen.patch, seen.kind) == ("v0.5.16", "0001-patch", "fix")
+    assert (seen.release, seen.patch, seen.kind) == ("v0.5.16", "0001-patch", "fix")
     assert (seen.red, seen.green, seen.left_out) == (True, True, ())
     (test,) = seen.tests
     assert (test.id, test.red_on) == (TICK, ("pristine",))
@@ -107,13 +107,13 @@ def test_a_fix_is_proven_and_the_cache_stays(world, run):
 
 
 def test_an_import_error_is_not_red(world, run):
-    base = world.release()
+    release = world.release()
     helper = b"from sglang.srt.clock import tick as help_tick\n"
     imports = "from sglang.srt.clock_helper import help_tick"
     source = case("self.assertEqual(help_tick(1), 2)", imports)
     sections = (mend_clock(), diff.render_add(HELPER, helper), add_test(source))
-    world.series(base, fix_mail(*sections))
-    report = run(base)
+    world.series(release, fix_patch_file(*sections))
+    report = run(release)
     assert not report.ok
     (seen,) = report.results
     assert (seen.red, seen.green) == (False, True)
@@ -124,18 +124,18 @@ def test_an_import_error_is_not_red(world, run):
 def test_an_exception_in_released_code_is_red(world, run):
     broken = RELEASED[CLOCK] + b"\n\ndef longest(rows):\n    return max(rows)\n"
     mended = broken.replace(b"max(rows)", b"max(rows or [0])")
-    base = world.release(files={**RELEASED, CLOCK: broken})
+    release = world.release(files={**RELEASED, CLOCK: broken})
     imports = "from sglang.srt.clock import longest"
     source = case("self.assertEqual(longest(None), 0)", imports)
     edit = factories.make_edit(CLOCK, broken, mended)
-    world.series(base, fix_mail(edit, add_test(source)))
-    report = run(base)
+    world.series(release, fix_patch_file(edit, add_test(source)))
+    report = run(release)
     assert report.ok, found(report)
     assert "TypeError" in report.results[0].tests[0].reason
 
 
 def test_the_pristine_tree_has_the_kit_and_no_fix(world, run):
-    base = world.release()
+    release = world.release()
     kit = b"from importlib.util import find_spec as find\n"
     imports = "from sglang.test.kits.clock_kit import find"
     source = case("self.assertIsNotNone(find('sglang.srt.clock_helper'))", imports)
@@ -145,34 +145,36 @@ def test_the_pristine_tree_has_the_kit_and_no_fix(world, run):
         diff.render_add(KIT, kit),
         add_test(source),
     )
-    world.series(base, fix_mail(*sorted(sections, key=lambda section: section.path)))
-    report = run(base)
+    world.series(
+        release, fix_patch_file(*sorted(sections, key=lambda section: section.path))
+    )
+    report = run(release)
     assert report.ok, found(report)
     assert "unexpectedly None" in report.results[0].tests[0].reason
 
 
 def test_a_later_patch_may_edit_a_test_of_the_series(world, run):
-    base = world.release()
+    release = world.release()
     stronger = TEST_SOURCE.replace(b"tick(1), 2", b"tick(2), 3")
     world.series(
-        base,
-        fix_mail(),
-        fix_mail(
+        release,
+        fix_patch_file(),
+        fix_patch_file(
             factories.make_edit(CLOCK, FIXED_CLOCK, FIXED_CLOCK + b"# fast\n"),
             factories.make_edit(TEST, TEST_SOURCE, stronger),
         ),
     )
-    report = run(base)
+    report = run(release)
     assert report.ok, found(report)
     assert report.results[0].tests[0].reason == "AssertionError: 2 != 3"
 
 
 def test_a_test_only_patch_is_proven_by_its_control(world, run):
-    base = world.release(files={**RELEASED, CLOCK: FIXED_CLOCK})
-    world.series(base, fix_mail(diff.render_add(TEST, TEST_SOURCE)))
-    world.control(base, "0001-stop-the-clock", stop_clock())
+    release = world.release(files={**RELEASED, CLOCK: FIXED_CLOCK})
+    world.series(release, fix_patch_file(diff.render_add(TEST, TEST_SOURCE)))
+    world.control(release, "0001-stop-the-clock", stop_clock())
     observer = Recorder()
-    report = run(base, observer=observer)
+    report = run(release, observer=observer)
     assert report.ok, found(report)
     (seen,) = report.results
     assert (seen.kind, seen.red, seen.green) == ("test", True, True)
@@ -181,13 +183,13 @@ def test_a_test_only_patch_is_proven_by_its_control(world, run):
 
 
 def test_a_test_that_proves_nothing_is_a_finding(world, run):
-    base = world.release()
+    release = world.release()
     more = TEST_SOURCE.replace(b"tick(1), 2", b"tick(1), 3")
     more += b"\n    def test_more(self):\n        pass\n"
     section = diff.render_add(TEST, more)
     tests = (TICK, f"{TEST}::TestGone")
-    world.series(base, fix_mail(mend_clock(), section, tests=tests))
-    report = run(base)
+    world.series(release, fix_patch_file(mend_clock(), section, tests=tests))
+    report = run(release)
     (seen,) = report.results
     assert (seen.red, seen.green) == (False, False)
     assert f"no patch names {TEST}::TestClock.test_more" in found(report)
@@ -198,20 +200,20 @@ def test_a_test_that_proves_nothing_is_a_finding(world, run):
 
 
 def test_what_wheels_do_not_carry_is_left_out_and_said(world, run):
-    base = world.release()
+    release = world.release()
     guard = factories.make_edit(GUARD, b"one\n", b"two\n")
     sections = (mend_clock(), diff.render_add(TEST, TEST_SOURCE), guard)
-    world.series(base, fix_mail(*sections))
-    report = run(base)
+    world.series(release, fix_patch_file(*sections))
+    report = run(release)
     assert report.ok, found(report)
     assert report.results[0].left_out == (GUARD,)
 
 
-def test_a_mail_or_control_that_does_not_fit_is_a_conflict(world, run):
+def test_a_patch_or_control_that_does_not_fit_is_a_conflict(world, run):
     first = world.release(files={**RELEASED, CLOCK: b"def tick():\n    pass\n"})
     second = world.release("v0.5.17")
-    for base in (first, second):
-        world.series(base, fix_mail())
+    for release in (first, second):
+        world.series(release, fix_patch_file())
     world.control(second, "0001-stop-the-clock", mend_clock())
     with pytest.raises(Conflict, match="v0.5.16/0001-patch does not fit"):
         run(first)
@@ -221,23 +223,23 @@ def test_a_mail_or_control_that_does_not_fit_is_a_conflict(world, run):
         run(world.release("v0.5.18"))
 
 
-def test_several_bases_are_told_in_the_order_asked_for(world, run):
+def test_several_releases_are_told_in_the_order_asked_for(world, run):
     first, second = world.release("v0.5.16"), world.release("v0.5.17")
-    for base in (first, second):
-        world.series(base, fix_mail())
+    for release in (first, second):
+        world.series(release, fix_patch_file())
     observer = Recorder()
     report = run(second, first, observer=observer, jobs=4)
     assert report.ok, found(report)
-    assert [seen.base for seen in report.results] == ["v0.5.17", "v0.5.16"]
+    assert [seen.release for seen in report.results] == ["v0.5.17", "v0.5.16"]
     assert len(observer.judgements) == 2
     assert any("v0.5.17: downloading" in note for note in observer.notes)
 
 
 def test_trees_are_kept_where_asked(world, run, tmp_path):
-    base = world.release()
-    world.series(base, fix_mail())
-    world.control(base, "0001-stop-the-clock", stop_clock())
-    run(base, keep=tmp_path / "kept")
+    release = world.release()
+    world.series(release, fix_patch_file())
+    world.control(release, "0001-stop-the-clock", stop_clock())
+    run(release, keep=tmp_path / "kept")
     kept = tmp_path / "kept" / "v0.5.16"
     clocks = {tree.name: (tree / CLOCK).read_bytes() for tree in kept.iterdir()}
     assert clocks == {
@@ -246,12 +248,12 @@ def test_trees_are_kept_where_asked(world, run, tmp_path):
         "control-0001-stop-the-clock": RELEASED[CLOCK],
     }
     with pytest.raises(Precondition, match="to keep a tree in"):
-        run(base, keep=tmp_path / "kept")
+        run(release, keep=tmp_path / "kept")
 
 
 def test_an_interruption_that_a_thread_receives_ends_all(world, run, monkeypatch):
-    base = world.release()
-    world.series(base, fix_mail())
+    release = world.release()
+    world.series(release, fix_patch_file())
     ended = []
     both = threading.Barrier(2)
 
@@ -265,5 +267,5 @@ def test_an_interruption_that_a_thread_receives_ends_all(world, run, monkeypatch
 
     monkeypatch.setattr(runner, "run", hang)
     with pytest.raises(KeyboardInterrupt):
-        run(base)
+        run(release)
     assert len(ended) == 2

@@ -1,4 +1,4 @@
-"""A base's released files: downloaded once, unpacked without trust, whole or absent."""
+"""A release's files: downloaded once, unpacked without trust, whole or absent."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def sha256(path: Path) -> str:
 
 
 def left_behind(world) -> list[str]:
-    """What lies in the cache for any base."""
-    return sorted(path.name for path in world.cache.glob("bases/*/*"))
+    """What lies in the cache for any release."""
+    return sorted(path.name for path in world.cache.glob("releases/*/*"))
 
 
 def forbidden(*args, **kwargs):
@@ -38,45 +38,45 @@ def forbidden(*args, **kwargs):
 
 
 def test_a_wheel_becomes_a_tree_once(world, monkeypatch):
-    base = world.release()
-    released = wheels.obtain(base)
+    release = world.release()
+    released = wheels.obtain(release)
     for path, content in RELEASED.items():
         assert (released.root / path).read_bytes() == content
-    assert released.sha256 == sha256(world.shelf / base.wheel)
+    assert released.sha256 == sha256(world.shelf / release.wheel)
     assert left_behind(world) == [released.sha256[:16]]
     monkeypatch.setattr(subprocess, "run", forbidden)
-    assert wheels.obtain(base, released.sha256) == released
+    assert wheels.obtain(release, released.sha256) == released
 
 
 @pytest.mark.parametrize("cached", [False, True])
 def test_no_wheel_but_the_locked_one_is_taken(world, cached):
-    base = world.release()
-    found = sha256(world.shelf / base.wheel)
+    release = world.release()
+    found = sha256(world.shelf / release.wheel)
     if cached:
-        wheels.obtain(base)
+        wheels.obtain(release)
     with pytest.raises(Precondition, match="not the wheel that is locked") as caught:
-        wheels.obtain(base, "0" * 64)
+        wheels.obtain(release, "0" * 64)
     assert found in caught.value.cause
     assert left_behind(world) == [found[:16]] * cached
 
 
 def test_no_wheel_to_be_had(world):
-    base = world.release()
-    (world.shelf / base.wheel).unlink()
+    release = world.release()
+    (world.shelf / release.wheel).unlink()
     with pytest.raises(Precondition) as caught:
-        wheels.obtain(base)
-    assert base.wheel in caught.value.message
+        wheels.obtain(release)
+    assert release.wheel in caught.value.message
     assert "No matching distribution" in caught.value.cause
     assert "PIP_FIND_LINKS" in caught.value.next_step
     assert left_behind(world) == []
 
 
 def test_a_truncated_wheel_leaves_nothing(world):
-    base = world.release()
-    wheel = world.shelf / base.wheel
+    release = world.release()
+    wheel = world.shelf / release.wheel
     wheel.write_bytes(wheel.read_bytes()[:-40])
-    with pytest.raises((Precondition, BadInput), match=base.wheel):
-        wheels.obtain(base)
+    with pytest.raises((Precondition, BadInput), match=release.wheel):
+        wheels.obtain(release)
     assert left_behind(world) == []
 
 
@@ -96,27 +96,27 @@ def half_unpacked(wheel, to):
     [("subprocess.run", pip_is_out_of_space), ("unpack", half_unpacked)],
 )
 def test_a_full_disk(world, monkeypatch, name, full):
-    base = world.release()
+    release = world.release()
     monkeypatch.setattr(f"dspark_patches.trees.wheels.{name}", full)
     with pytest.raises(Precondition, match="the disk is full") as caught:
-        wheels.obtain(base)
+        wheels.obtain(release)
     assert "DSPARK_CACHE" in caught.value.next_step
     assert left_behind(world) == []
 
 
 def test_a_cache_that_cannot_be_written(world):
-    base = world.release()
+    release = world.release()
     world.cache.write_text("a file in the way")
     with pytest.raises(Precondition, match="cannot be written"):
-        wheels.obtain(base)
+        wheels.obtain(release)
 
 
-def test_processes_that_prepare_a_base_at_once_agree(world):
-    base = world.release()
+def test_processes_that_prepare_a_release_at_once_agree(world):
+    release = world.release()
     code = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
         "import factories; from dspark_patches.trees import wheels\n"
-        "print(wheels.obtain(factories.make_base()).root)\n"
+        "print(wheels.obtain(factories.make_release()).root)\n"
     )
     command = [sys.executable, "-c", code, str(Path(__file__).parent)]
     running = [
@@ -124,19 +124,19 @@ def test_processes_that_prepare_a_base_at_once_agree(world):
     ]
     roots = {process.communicate()[0].strip() for process in running}
     assert [process.returncode for process in running] == [0, 0, 0]
-    assert roots == {str(wheels.obtain(base).root)}
+    assert roots == {str(wheels.obtain(release).root)}
     assert len(left_behind(world)) == 1
 
 
 def test_what_a_killed_process_left_goes_once_it_is_old(world):
-    base = world.release()
-    folder = world.cache / "bases" / base.tag
+    release = world.release()
+    folder = world.cache / "releases" / release.tag
     old, young = folder / ".tmp-old", folder / ".tmp-young"
     for scratch in (old, young):
         scratch.mkdir(parents=True)
     day_before = time.time() - 2 * 24 * 3600
     os.utime(old, (day_before, day_before))
-    wheels.obtain(base)
+    wheels.obtain(release)
     assert (old.exists(), young.exists()) == (False, True)
 
 
@@ -165,8 +165,8 @@ def test_pip_is_asked_for_the_pinned_wheel_alone():
         "--abi=cp311",
         "--platform=manylinux_2_34_x86_64",
     } <= set(arguments)
-    with pytest.raises(BadInput, match="bases.toml"):
-        wheels.download_arguments(factories.make_base("v1 of something"))
+    with pytest.raises(BadInput, match="releases.toml"):
+        wheels.download_arguments(factories.make_release("v1 of something"))
 
 
 def test_the_cache_is_the_users_unless_told(monkeypatch, tmp_path):

@@ -10,7 +10,7 @@ from pathlib import Path
 import factories
 
 from dspark_patches.model import diff
-from dspark_patches.model.releases import Base
+from dspark_patches.model.releases import Release
 
 CLOCK = "python/sglang/srt/clock.py"
 TEST = "test/registered/unit/test_clock.py"
@@ -50,18 +50,18 @@ class World:
         self.cache = root / "cache"
         for folder in (self.data / "patches", self.shelf):
             folder.mkdir(parents=True)
-        (self.data / "patches" / "bases.toml").touch()
+        (self.data / "patches" / "releases.toml").touch()
 
     def release(
         self, tag: str = "v0.5.16", files: Mapping[str, bytes] = RELEASED
-    ) -> Base:
-        """Add a base and put its wheel on the shelf."""
-        base = factories.make_base(tag)
-        with (self.data / "patches" / "bases.toml").open("a") as table:
-            table.write(f'["{tag}"]\nversion = "{base.version}"\n')
-            table.write(f'wheel = "{base.wheel}"\nrequires_python = ">=3.10"\n')
-        make_wheel(self.shelf / base.wheel, base.version, files)
-        return base
+    ) -> Release:
+        """Add a release and put its wheel on the shelf."""
+        release = factories.make_release(tag)
+        with (self.data / "patches" / "releases.toml").open("a") as table:
+            table.write(f'["{tag}"]\nversion = "{release.version}"\n')
+            table.write(f'wheel = "{release.wheel}"\nrequires_python = ">=3.10"\n')
+        make_wheel(self.shelf / release.wheel, release.version, files)
+        return release
 
     def tree(self, name: str, files: Mapping[str, bytes]) -> Path:
         """A tree of its own, made of the released files and these."""
@@ -69,13 +69,13 @@ class World:
         factories.write_files(root, {**RELEASED, **files})
         return root
 
-    def series(self, base: Base, *mails) -> Path:
-        """Write the base's series."""
-        return factories.write_series(self.data / "patches" / base.tag, *mails)
+    def series(self, release: Release, *patch_files) -> Path:
+        """Write the release's series."""
+        return factories.write_series(self.data / "patches" / release.tag, *patch_files)
 
-    def control(self, base: Base, name: str, *sections: diff.Section) -> None:
-        """Add a control to the base's series."""
-        folder = self.data / "patches" / base.tag / "controls"
+    def control(self, release: Release, name: str, *sections: diff.Section) -> None:
+        """Add a control to the release's series."""
+        folder = self.data / "patches" / release.tag / "controls"
         folder.mkdir(exist_ok=True)
         body = b"".join(section.text for section in sections)
         (folder / f"{name}.diff").write_bytes(b"Stop the clock.\n\n" + body)
@@ -98,11 +98,11 @@ def make_wheel(path: Path, version: str, files: Mapping[str, bytes]) -> None:
         archive.writestr(f"{info}/RECORD", "")
 
 
-def fix_mail(*sections: diff.Section, tests: tuple[str, ...] = (TEST,)):
-    """A mail that mends the clock and adds its test, unless told otherwise."""
+def fix_patch_file(*sections: diff.Section, tests: tuple[str, ...] = (TEST,)):
+    """A patch that mends the clock and adds its test, unless told otherwise."""
     trailers = (("Upstream-Status", "Pending [not sent]"),)
     trailers += tuple(("Regression-Test", test) for test in tests)
-    return factories.make_mail(
+    return factories.make_patch_file(
         *(sections or (mend_clock(), diff.render_add(TEST, TEST_SOURCE))),
         trailers=trailers,
     )

@@ -71,7 +71,7 @@ def _change_files(target: Target, verb: Verb, named: str) -> Outcome:
         verb=verb,
         target=str(target.root),
         kind=target.kind,
-        base=loaded.base,
+        release=loaded.release,
         changed=bool(done),
         files=done,
         left_out=view.left_out,

@@ -15,7 +15,7 @@ from .report import print_outcome
 @click.command(name="apply")
 @options.target
 @options.python
-@options.base
+@options.release
 @options.branch
 @options.commit
 @options.form
@@ -27,7 +27,7 @@ def command(
     commit: bool,
     form: str,
 ) -> None:
-    """Put the whole series of its base into TARGET, or nothing.
+    """Put the whole series of its release into TARGET, or nothing.
 
     Every file that the series touches must be as released or as patched;
     other files do not matter. An installed package gets the files below
@@ -43,7 +43,7 @@ def command(
       dspark-patches apply ~/sglang --branch v0.5.16-dspark
 
     Ends with 0 also when there is nothing to do, 3 when TARGET is not ready
-    or no known base, 4 when one of its files is in no known state.
+    or no known release, 4 when one of its files is in no known state.
     """
     outcome = change(locate(target, python), "apply", named, branch, commit)
     print_outcome(form, outcome)

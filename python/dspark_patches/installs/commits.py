@@ -8,7 +8,7 @@ that after an interruption the same is done again.
 from __future__ import annotations
 
 from ..errors import BadInput, Conflict, Precondition
-from ..model.mail import AUTHOR, Mail
+from ..model.patch_file import AUTHOR, PatchFile
 from ..model.series import Series
 from . import plan
 from .confined import Confined
@@ -60,7 +60,7 @@ class _Job:
             verb=self.verb,
             target=str(self.target.root),
             kind=self.target.kind,
-            base=self.series.base,
+            release=self.series.release,
             changed=changed,
             files=files,
             commits=commits,
@@ -76,7 +76,7 @@ class _Job:
             return (), self.repository.head
         if self.verb == "apply":
             rest = self.series.patches[self._leading() :]
-            commits = self.repository.build(self.series.base, rest)
+            commits = self.repository.build(self.series.release, rest)
             self._must_reach_goal(commits[-1])
             return commits, commits[-1]
         if before := self._before():
@@ -93,7 +93,7 @@ class _Job:
         for patch, state in zip(self.series.patches[count:], states[count:]):
             if state != "missing":
                 raise Conflict(
-                    f"{self.series.base}/{patch.name}.patch is {state}, though an "
+                    f"{self.series.release}/{patch.name}.patch is {state}, though an "
                     "earlier patch is not in",
                     next_step="run `dspark-patches revert` first",
                 )
@@ -102,7 +102,7 @@ class _Job:
     def _before(self) -> str:
         """The commit that the series was applied to, if that is all that came since.
 
-        The same mails on the same commit make the same commits, so that what
+        The same patches on the same commit make the same commits, so that what
         stands on the branch can be compared with what ``apply`` would make.
         """
         states = self.view.chain.states()
@@ -114,7 +114,7 @@ class _Job:
         commit = self.repository.parent(len(patches))
         if not commit or not self._reaches_goal(commit):
             return ""
-        commits = self.repository.build(self.series.base, patches, commit)
+        commits = self.repository.build(self.series.release, patches, commit)
         return commit if commits[-1:] == (self.repository.head,) else ""
 
     def _reaches_goal(self, commit: str) -> bool:
@@ -124,7 +124,7 @@ class _Job:
     def _must_reach_goal(self, commit: str) -> None:
         if not self._reaches_goal(commit):
             raise BadInput(
-                f"the commits are not what {self.series.base}/lock.toml says",
+                f"the commits are not what {self.series.release}/lock.toml says",
                 next_step="run `dspark-patches check`",
             )
 
@@ -150,7 +150,7 @@ class _Job:
                 file.change(self.verb)
                 for file in plan.files(self.view, chain, root.read)
             ]
-            message = f"dspark-patches: {self.verb} {self.series.base}"
+            message = f"dspark-patches: {self.verb} {self.series.release}"
             return replace(
                 root,
                 self.target,
@@ -159,12 +159,12 @@ class _Job:
             )
 
 
-def _reversal(series: Series) -> Mail:
+def _reversal(series: Series) -> PatchFile:
     """The message of the one commit that takes a series out."""
-    listed = "\n".join(f"- {patch.mail.subject}" for patch in series.patches)
-    return Mail(
-        subject=f"Take the dspark-patches of {series.base} out",
-        date=series.patches[-1].mail.date,
+    listed = "\n".join(f"- {patch.file.subject}" for patch in series.patches)
+    return PatchFile(
+        subject=f"Take the dspark-patches of {series.release} out",
+        date=series.patches[-1].file.date,
         author=AUTHOR,
         body=f"This takes back, exactly:\n{listed}",
         trailers=(),

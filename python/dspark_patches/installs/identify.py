@@ -19,7 +19,7 @@ Loads = Callable[[str], Series]
 class Fit(msgspec.Struct, frozen=True, kw_only=True):
     """How many of the files that a release's series edits a target has."""
 
-    base: str
+    release: str
     known: int
     total: int
 
@@ -33,12 +33,12 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     """Which release a target is taken for.
 
     Attributes:
-        base: its tag; empty when it is no known release.
+        release: its tag; empty when it is no known release.
         how: what that rests on, or why there is none.
         near: the release that is nearest, when there is none.
     """
 
-    base: str
+    release: str
     how: str
     near: str = ""
 
@@ -58,36 +58,36 @@ def identify(version: str, blobs: Blobs, loads: Loads, named: str = "") -> Ident
         BadInput: the series of the release that the target says it is, is broken.
     """
     if named:
-        return Identity(base=releases.find(named).tag, how="as you named it")
+        return Identity(release=releases.find(named).tag, how="as you named it")
     said = _said(version)
     own = _fit(loads(said), blobs) if said else None
     if own and own.whole and own.total:
         how = f"by its version {version} and its {own.total} edited files"
-        return Identity(base=said, how=how)
+        return Identity(release=said, how=how)
     fits = []
-    for base in releases.with_series():
+    for release in releases.with_series():
         try:
-            fits.append(_fit(loads(base.tag), blobs))
+            fits.append(_fit(loads(release.tag), blobs))
         except Failure:
             continue
     tellable = [fit for fit in fits if fit.total]
     whole = [fit for fit in tellable if fit.whole]
     if len(whole) == 1:
         how = f"by the {whole[0].total} files that its series edits"
-        return Identity(base=whole[0].base, how=how)
+        return Identity(release=whole[0].release, how=how)
     if own:
         differ = own.total - own.known
         more = f"; {differ} files differ" if differ else ""
-        return Identity(base=said, how=f"by its version {version}{more}")
+        return Identity(release=said, how=f"by its version {version}{more}")
     says = f"it says {version}" if version else "it names no version"
-    best = max(tellable, key=lambda f: (f.known / f.total, f.base), default=None)
+    best = max(tellable, key=lambda f: (f.known / f.total, f.release), default=None)
     if not best:
-        return Identity(base="", how=says)
+        return Identity(release="", how=says)
     how = (
         f"{says}; {best.known} of the {best.total} files that the series of "
-        f"{best.base} edits are known"
+        f"{best.release} edits are known"
     )
-    return Identity(base="", how=how, near=best.base)
+    return Identity(release="", how=how, near=best.release)
 
 
 def _said(version: str) -> str:
@@ -103,9 +103,9 @@ def _said(version: str) -> str:
 def _fit(series: Series, blobs: Blobs) -> Fit:
     known: dict[str, set[str]] = {}
     for patch in series.patches:
-        for section in patch.mail.sections:
+        for section in patch.file.sections:
             known.setdefault(section.path, {section.old}).add(section.new)
     edited = {path: states for path, states in known.items() if ZEROS not in states}
     found = blobs(edited)
     count = sum(blob in edited[path] for path, blob in found.items())
-    return Fit(base=series.base, known=count, total=len(found))
+    return Fit(release=series.release, known=count, total=len(found))

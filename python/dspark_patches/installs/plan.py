@@ -38,7 +38,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     verb: Verb
     target: str
     kind: Kind
-    base: str
+    release: str
     changed: bool
     files: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
@@ -85,17 +85,17 @@ def fitting(view: View) -> Series:
             f"{root} is no release that we know",
             cause=view.identity.how,
             next_step="see what fits with "
-            f"`dspark-patches port {view.identity.near or 'BASE'} {root}`",
+            f"`dspark-patches port {view.identity.near or 'RELEASE'} {root}`",
         )
-    target, base = view.target, releases.find(view.identity.base)
+    target, release = view.target, releases.find(view.identity.release)
     strange = view.chain.strange()
     for path, why in strange.items():
         more = f" (and {len(strange) - 1} more files)" if len(strange) > 1 else ""
-        hint = f"`dspark-patches port {base.tag} {root}` says what would fit"
+        hint = f"`dspark-patches port {release.tag} {root}` says what would fit"
         if target.kind == "package":
-            hint = f"if it was edited, reinstall sglang=={base.version}; else {hint}"
+            hint = f"if it was edited, reinstall sglang=={release.version}; else {hint}"
         raise Conflict(
-            f"the series of {base.tag} does not fit {path}{more}",
+            f"the series of {release.tag} does not fit {path}{more}",
             cause=why,
             next_step=hint,
         )
@@ -105,7 +105,7 @@ def fitting(view: View) -> Series:
             cause=f"{why}; what it leads to belongs to somebody else",
             next_step=COPIES,
         )
-    lock.agreed(base, view.series)
+    lock.agreed(release, view.series)
     return view.series
 
 

@@ -77,12 +77,12 @@ def print_outcome(form: str, outcome: Outcome) -> None:
 def next_step(status: Status) -> str:
     """The command that helps; empty when there is nothing to do."""
     target = status.target
-    if not status.base:
-        return f"dspark-patches port {status.near or 'BASE'} {target}"
+    if not status.release:
+        return f"dspark-patches port {status.near or 'RELEASE'} {target}"
     if any(patch.state == "unclear" for patch in status.patches):
-        port = f"dspark-patches port {status.base} {target}"
+        port = f"dspark-patches port {status.release} {target}"
         if status.kind == "package":
-            version = status.base.removeprefix("v")
+            version = status.release.removeprefix("v")
             return f"reinstall sglang=={version} if a file was edited; else {port}"
         return port
     if not status.lacking and not status.mixed:
@@ -100,20 +100,20 @@ def next_step(status: Status) -> str:
 def _print_head(status: Status) -> None:
     version = status.version or "of no named version"
     report.line(f"sglang {version}, a {status.kind}: {status.target}")
-    if status.base:
-        report.line(f"base {status.base}, {status.how}")
+    if status.release:
+        report.line(f"release {status.release}, {status.how}")
         report.line(f"fingerprint {status.fingerprint}")
     else:
-        report.line(f"no known base: {status.how}", style="red")
+        report.line(f"no known release: {status.how}", style="red")
 
 
 def _summary(status: Status) -> str:
-    if not status.base:
+    if not status.release:
         return "unclear: nothing can be said about its patches"
     needed = [patch for patch in status.patches if patch.needed]
     lacking = len(status.lacking)
     if not needed:
-        return f"ok: {status.base} needs no fix"
+        return f"ok: {status.release} needs no fix"
     if lacking:
         return f"{lacking} of {len(needed)} needed patches are not in"
     return f"ok: all {len(needed)} needed patches are in"
@@ -121,13 +121,15 @@ def _summary(status: Status) -> str:
 
 def _annotate(status: Status, require: bool) -> None:
     for level, message in _messages(status, require):
-        report.annotation(level, message, title=f"dspark-patches {status.base}".strip())
+        report.annotation(
+            level, message, title=f"dspark-patches {status.release}".strip()
+        )
 
 
 def _messages(status: Status, require: bool) -> Iterator[tuple[str, str]]:
     step = next_step(status)
-    if not status.base:
-        yield "error", f"no known base: {status.how}\n{step}"
+    if not status.release:
+        yield "error", f"no known release: {status.how}\n{step}"
     for patch in status.patches:
         message = "\n".join([f"{patch.name}: {patch.state}", *patch.notes, step])
         if patch.state in _TROUBLE:
@@ -137,21 +139,21 @@ def _messages(status: Status, require: bool) -> Iterator[tuple[str, str]]:
 
 
 def _done(outcome: Outcome) -> str:
-    target, base = outcome.target, outcome.base
+    target, release = outcome.target, outcome.release
     done = "patched" if outcome.verb == "apply" else "as released"
     if outcome.aside:
         made = "is" if outcome.changed else "was already"
         return (
-            f"{base}: branch {outcome.branch} of {target} {made} {done}, at "
+            f"{release}: branch {outcome.branch} of {target} {made} {done}, at "
             f"{outcome.head}; the work tree is as it was"
         )
     if not outcome.changed:
-        return f"nothing to do: {target} is {done} already ({base})"
+        return f"nothing to do: {target} is {done} already ({release})"
     where = ""
     if outcome.head:
         branch = f"branch {outcome.branch}" if outcome.branch else "HEAD"
         where = f", {branch} stands at {outcome.head}"
-    return f"{base}: {target} is {done}; {len(outcome.files)} files changed{where}"
+    return f"{release}: {target} is {done}; {len(outcome.files)} files changed{where}"
 
 
 def _few(paths: tuple[str, ...]) -> str:

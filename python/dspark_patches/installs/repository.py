@@ -18,7 +18,7 @@ import msgspec
 from ..errors import Precondition, Usage
 from ..git import Git, GitError
 from ..model.diff import ZEROS
-from ..model.mail import Mail
+from ..model.patch_file import PatchFile
 from ..model.series import Patch
 from ..trees.workshop import Workshop
 from . import gitdir
@@ -114,12 +114,12 @@ class Repository:
             return None
 
     def build(
-        self, base: str, patches: Sequence[Patch], commit: str = ""
+        self, release: str, patches: Sequence[Patch], commit: str = ""
     ) -> tuple[str, ...]:
         """The commits of patches, on top of ``commit``; no ref moves.
 
         Args:
-            base: the release, for errors.
+            release: the release, for errors.
             patches: the patches.
             commit: what they stand on; ``HEAD`` unless told.
 
@@ -131,12 +131,14 @@ class Repository:
         with self._workshop() as shop:
             shop.load(commit)
             for patch in patches:
-                shop.apply(patch.mail.sections, f"{base}/{patch.name}.patch")
-                commit = shop.commit(commit, patch.mail)
+                shop.apply(patch.file.sections, f"{release}/{patch.name}.patch")
+                commit = shop.commit(commit, patch.file)
                 built.append(commit)
         return tuple(built)
 
-    def build_one(self, contents: Mapping[str, bytes | None], mail: Mail) -> str:
+    def build_one(
+        self, contents: Mapping[str, bytes | None], patch_file: PatchFile
+    ) -> str:
         """One commit on ``HEAD`` in which files have these contents."""
         entries = self.entries(contents)
         with self._workshop() as shop:
@@ -144,7 +146,7 @@ class Repository:
             for path, content in contents.items():
                 mode = entries[path].mode if path in entries else "100644"
                 shop.put(path, mode, content)
-            return shop.commit(self.head, mail)
+            return shop.commit(self.head, patch_file)
 
     def parent(self, count: int) -> str:
         """The commit that many first parents before ``HEAD``; may be none."""

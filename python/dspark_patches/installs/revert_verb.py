@@ -15,7 +15,7 @@ from .report import print_outcome
 @click.command(name="revert")
 @options.target
 @options.python
-@options.base
+@options.release
 @options.branch
 @options.commit
 @options.form
@@ -39,7 +39,7 @@ def command(
       dspark-patches revert ~/sglang
 
     Ends with 0 also when there is nothing to do, 3 when TARGET is not ready
-    or no known base, 4 when one of its files is in no known state.
+    or no known release, 4 when one of its files is in no known state.
     """
     outcome = change(locate(target, python), "revert", named, branch, commit)
     print_outcome(form, outcome)

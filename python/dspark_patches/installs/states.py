@@ -57,7 +57,7 @@ class Chain:
         self.sections: dict[str, list[Section]] = {}
         for patch in patches:
             steps = {}
-            for section in patch.mail.sections:
+            for section in patch.file.sections:
                 if section.path in looks:
                     known = self.sections.setdefault(section.path, [])
                     known.append(section)

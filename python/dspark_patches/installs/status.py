@@ -9,8 +9,7 @@ from functools import cache
 import msgspec
 
 from ..errors import Exit, Failure
-from ..model import releases as bases
-from ..model import series
+from ..model import releases, series
 from ..model.diff import ZEROS
 from ..model.series import Series
 from .confined import Confined, Look
@@ -28,7 +27,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         target: its root.
-        base: the release's tag; empty when the target is no known release.
+        release: the release's tag; empty when the target is no known release.
         how: what that rests on.
         near: the release to port from when there is none.
         left_out: files of the series that this target does not carry.
@@ -40,7 +39,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     target: str
     kind: Kind
     version: str
-    base: str
+    release: str
     how: str
     near: str
     patches: tuple[PatchState, ...] = ()
@@ -67,7 +66,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
             require: whether every needed patch has to be in.
             same_as: the fingerprint that it has to have; any unless told.
         """
-        if not self.base:
+        if not self.release:
             return Exit.PRECONDITION
         plain = all(patch.state in _PLAIN for patch in self.patches)
         plain = plain and same_as in ("", self.fingerprint)
@@ -93,10 +92,10 @@ class View:
         self.target = target
         self._looker = looker or self._look_at_files
         self._looks: dict[str, Look] = {}
-        self._loads = cache(lambda tag: series.load(bases.find(tag)))
+        self._loads = cache(lambda tag: series.load(releases.find(tag)))
         self.identity = identify(target.version, self._blobs, self._loads, named)
-        base = self.identity.base
-        self.series = self._loads(base) if base else None
+        release = self.identity.release
+        self.series = self._loads(release) if release else None
         self.chain = self.chain_of(self.look(self.paths))
 
     @property
@@ -127,12 +126,12 @@ class View:
     def _others(self, paths: Iterable[str]) -> dict[str, set[str]]:
         """The blobs of files that the series of other releases add."""
         found: dict[str, set[str]] = {path: set() for path in paths}
-        for base in bases.with_series():
+        for release in releases.with_series():
             try:
-                patches = self._loads(base.tag).patches
+                patches = self._loads(release.tag).patches
             except Failure:
                 continue
-            sections = [s for p in patches for s in p.mail.sections if s.path in found]
+            sections = [s for p in patches for s in p.file.sections if s.path in found]
             added = {s.path for s in sections if s.old == ZEROS}
             for section in sections:
                 if section.path in added:
@@ -159,44 +158,44 @@ def status(target: Target, named: str = "") -> Status:
         BadInput: the series is broken.
     """
     view = View(target, named)
-    base = view.identity.base
+    release = view.identity.release
     others = _not_needed(view.series) if view.series else ()
     return Status(
         target=str(target.root),
         kind=target.kind,
         version=target.version,
-        base=base,
+        release=release,
         how=view.identity.how,
         near=view.identity.near,
         patches=(*view.chain.states(), *others),
         left_out=view.left_out,
         strange=view.chain.strange(),
         blocked=view.chain.blocked(),
-        fingerprint=_fingerprint(base, view.chain) if base else "",
+        fingerprint=_fingerprint(release, view.chain) if release else "",
     )
 
 
-def _fingerprint(base: str, chain: Chain) -> str:
+def _fingerprint(release: str, chain: Chain) -> str:
     blobs = (
         f"{path} {chain.blob(path)} {sections[-1].new}"
         for path, sections in sorted(chain.sections.items())
     )
-    return hashlib.sha256("\n".join([base, *blobs]).encode()).hexdigest()[:12]
+    return hashlib.sha256("\n".join([release, *blobs]).encode()).hexdigest()[:12]
 
 
 def _paths(loaded: Series) -> tuple[str, ...]:
-    sections = (s for patch in loaded.patches for s in patch.mail.sections)
+    sections = (s for patch in loaded.patches for s in patch.file.sections)
     return tuple(dict.fromkeys(section.path for section in sections))
 
 
 def _not_needed(loaded: Series) -> tuple[PatchState, ...]:
     """Fixes that an older release needs and this one, which has them, does not."""
     own = {_slug(patch.name) for patch in loaded.patches}
-    known = list(bases.load().values())
-    tags = [base.tag for base in known]
+    known = list(releases.load().values())
+    tags = [release.tag for release in known]
     found: dict[str, PatchState] = {}
-    for older in reversed(known[: tags.index(loaded.base)]):
-        for path in sorted(bases.series_dir(older).glob("[0-9]*.patch")):
+    for older in reversed(known[: tags.index(loaded.release)]):
+        for path in sorted(releases.series_dir(older).glob("[0-9]*.patch")):
             slug = _slug(path.stem)
             if slug not in own and slug not in found:
                 found[slug] = PatchState(
@@ -204,7 +203,7 @@ def _not_needed(loaded: Series) -> tuple[PatchState, ...]:
                     kind="fix",
                     needed=False,
                     state="not needed",
-                    notes=(f"{older.tag} needs it, {loaded.base} does not",),
+                    notes=(f"{older.tag} needs it, {loaded.release} does not",),
                 )
     return tuple(found.values())
 

@@ -15,7 +15,7 @@ from .status import status
 @click.command(name="status")
 @options.target
 @options.python
-@options.base
+@options.release
 @click.option(
     "--require", is_flag=True, help="End with 0 only when every needed patch is in."
 )
@@ -54,7 +54,7 @@ def command(
 
     Ends with 0 when all is plain (with --require: and in), 1 when a patch is
     partly applied or unclear (with --require: or a needed patch is not in; with
-    --same-as: or the fingerprint differs), 3 when TARGET is no known base.
+    --same-as: or the fingerprint differs), 3 when TARGET is no known release.
     """
     found = status(locate(target, python), named)
     context.exit(print_status(form, found, require, same_as))

@@ -20,8 +20,8 @@ SUITE = "base-a-test-cpu"
 
 _REGISTER = "register_cpu_ci"
 _MAIN = "if __name__ == '__main__':\n    unittest.main()"
-# Bases that define no tests of their own.
-_PLAIN_BASES = {"CustomTestCase", "TestCase", "object"}
+# Releases that define no tests of their own.
+_PLAIN_RELEASES = {"CustomTestCase", "TestCase", "object"}
 
 
 class Module(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,14 +120,14 @@ def lint(sources: Sources, path: str) -> Iterator[Finding]:
     module = sources.module(path)
     if module.error:
         what = f"cannot be parsed: {module.error}"
-        yield Finding(file=path, line=module.line, what=what, mend="mend the syntax")
+        yield Finding(file=path, line=module.line, what=what, hint="mend the syntax")
         return
     call = _registration(module)
     if path.startswith("python/"):
         if call:
-            mend = "move the test below test/registered/"
+            hint = "move the test below test/registered/"
             what = "a registered test stands inside the package"
-            yield Finding(file=path, line=call.lineno, what=what, mend=mend)
+            yield Finding(file=path, line=call.lineno, what=what, hint=hint)
     elif PurePosixPath(path).name.startswith("test_"):
         yield from _lint_test(module, path, call)
 
@@ -182,13 +182,13 @@ def _lint_test(module: Module, path: str, call: ast.Call | None) -> Iterator[Fin
     if call is None or not _is_literal(call):
         what = "the test is not registered with literal values"
         line = call.lineno if call else 0
-        yield Finding(file=path, line=line, what=what, mend=f"call {literal}")
+        yield Finding(file=path, line=line, what=what, hint=f"call {literal}")
     last = module.statements[-1] if module.statements else None
     if last is None or ast.unparse(last) != _MAIN:
         line = last.lineno if last else 0
         what = "the file does not end with the unittest main guard"
-        mend = 'end with `if __name__ == "__main__": unittest.main()`'
-        yield Finding(file=path, line=line, what=what, mend=mend)
+        hint = 'end with `if __name__ == "__main__": unittest.main()`'
+        yield Finding(file=path, line=line, what=what, hint=hint)
 
 
 def _is_literal(call: ast.Call) -> bool:
@@ -202,12 +202,12 @@ def _is_literal(call: ast.Call) -> bool:
 
 
 def _has_test(classes: dict[str, ast.ClassDef], name: str, test: str) -> bool:
-    """Whether a class has a test; one with an imported base may inherit it."""
+    """Whether a class has a test; one with an imported release may inherit it."""
     found = classes.get(name)
     if found is None:
-        return name not in _PLAIN_BASES
+        return name not in _PLAIN_RELEASES
     if any(isinstance(s, ast.FunctionDef) and s.name == test for s in found.body):
         return True
-    bases = (ast.unparse(base).rpartition(".")[2] for base in found.bases)
+    releases = (ast.unparse(release).rpartition(".")[2] for release in found.bases)
     others = {other: c for other, c in classes.items() if other != name}
-    return any(_has_test(others, base, test) for base in bases)
+    return any(_has_test(others, release, test) for release in releases)

@@ -14,7 +14,7 @@ import msgspec
 
 from ..errors import Conflict
 from ..model.diff import ZEROS, Section, blob_id, hunks
-from ..model.mail import Mail
+from ..model.patch_file import PatchFile
 from ..model.patching import forward
 from ..model.series import Control, Patch, Series, in_wheels
 from ..model.states import Content, Files, Find
@@ -22,7 +22,7 @@ from ..port.merging import Clash, Merging
 from ..trees.workshop import difference
 from .export import file_modes, single_additions
 
-_NONE = Mail(subject="", date="", author="", body="", trailers=(), sections=())
+_NONE = PatchFile(subject="", date="", author="", body="", trailers=(), sections=())
 
 
 class Carried(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,12 +37,12 @@ class Edit(Merging):
 
     Args:
         old: the series before.
-        new: the series after; each mail may begin with a state that the files had
+        new: the series after; each patch may begin with a state that the files had
             before or have now.
         find: finds the release's files.
 
     Raises:
-        Conflict: a mail was written for a file that is not known.
+        Conflict: a patch was written for a file that is not known.
     """
 
     def __init__(self, old: Series, new: Series, find: Find) -> None:
@@ -51,18 +51,18 @@ class Edit(Merging):
         self.before, self.after = Files(find).read(old), Files(find)
         known = {blob_id(content): content for content in self.before.contents()}
         for patch in new.patches:
-            for section in patch.mail.sections:
+            for section in patch.file.sections:
                 path = section.path
                 now = self.after.at(path, patch.number)
                 known |= {blob_id(now): now} if now is not None else {}
                 if section.old in known or section.old == ZEROS:
-                    base = known.get(section.old)
-                    states = base, now, forward(base, section)
+                    release = known.get(section.old)
+                    states = release, now, forward(release, section)
                     merged = self.three(states, patch.name, path)
                     self.after.put(path, patch.number, merged)
                 elif in_wheels(path):
                     raise Conflict(
-                        f"{new.base}/{patch.name}.patch was written for a {path} "
+                        f"{new.release}/{patch.name}.patch was written for a {path} "
                         "that is not known",
                         cause=f"it begins with blob {section.old}",
                     )
@@ -94,16 +94,18 @@ class _Carrying(Merging):
     def carried(self) -> Carried:
         old, new, here = map(_by_number, (self._edit.old, self._edit.new, self._series))
         # The edited series itself has its names and controls as they are now.
-        first = new if self._series.base == self._edit.new.base else here
+        first = new if self._series.release == self._edit.new.release else here
         numbers = (here.keys() | new.keys() - old.keys()) - (old.keys() - new.keys())
         last, patches = 0, []
         for number in sorted(numbers):
             patch = first.get(number) or here.get(number) or new[number]
             found = (one.get(number) for one in (old, new, here))
-            mails = tuple(one.mail if one else None for one in found)
-            mail = self._mail(patch, mails, last)
+            patch_files = tuple(one.file if one else None for one in found)
+            patch_file = self._patch_file(patch, patch_files, last)
             controls = self._controls(*(one.get(number) for one in (old, new, first)))
-            patches.append(msgspec.structs.replace(patch, mail=mail, controls=controls))
+            patches.append(
+                msgspec.structs.replace(patch, file=patch_file, controls=controls)
+            )
             last = number
         series = msgspec.structs.replace(self._series, patches=tuple(patches))
         return Carried(series=series, clashes=tuple(self.clashes))
@@ -112,25 +114,31 @@ class _Carrying(Merging):
         """A file after all patches up to a number, and the edit."""
         if (path, number) not in self._seen:
             places = self._edit.before, self._ours, self._edit.after
-            base, ours, theirs = (files.at(path, number) for files in places)
-            merged = self.three((base, ours, theirs), f"{number:04}", path)
+            release, ours, theirs = (files.at(path, number) for files in places)
+            merged = self.three((release, ours, theirs), f"{number:04}", path)
             self._seen[path, number] = merged
         return self._seen[path, number]
 
-    def _mail(self, patch: Patch, mails: tuple[Mail | None, ...], last: int) -> Mail:
-        """A patch's mail here, from those before and after the edit, and here."""
-        paths = {s.path for mail in mails for s in (mail or _NONE).sections}
+    def _patch_file(
+        self, patch: Patch, patch_files: tuple[PatchFile | None, ...], last: int
+    ) -> PatchFile:
+        """A patch's file here, from those before and after the edit, and here."""
+        paths = {
+            s.path for patch_file in patch_files for s in (patch_file or _NONE).sections
+        }
         edited = [path for path in paths - self._fresh if in_wheels(path)]
         before, after = (
             {path: self._after(path, number) for path in edited}
             for number in (last, patch.number)
         )
-        made = (*self._kept(mails), *difference(before, after, self._modes))
+        made = (*self._kept(patch_files), *difference(before, after, self._modes))
         value = msgspec.structs.replace(
-            self._worded(patch, mails) if all(mails) else patch.mail,
+            self._worded(patch, patch_files) if all(patch_files) else patch.file,
             sections=tuple(sorted(made, key=lambda section: section.path)),
         )
-        one, two, ours, merged = (self._changes(mail) for mail in (*mails, value))
+        one, two, ours, merged = (
+            self._changes(patch_file) for patch_file in (*patch_files, value)
+        )
         for path in {**one, **two, **ours, **merged}:
             # It changes here what it changes there, or else what it did before.
             same = one.get(path) == ours.get(path)
@@ -140,37 +148,39 @@ class _Carrying(Merging):
                 self.clashes.append(Clash(patch=patch.name, what=path, text=text))
         return value
 
-    def _kept(self, mails: tuple[Mail | None, ...]) -> Iterable[Section]:
+    def _kept(self, patch_files: tuple[PatchFile | None, ...]) -> Iterable[Section]:
         """The sections whose source is the clone, or whose file no wheel has."""
         old, new, here = (
             {
                 section.path: section
-                for section in (mail or _NONE).sections
+                for section in (patch_file or _NONE).sections
                 if section.path in self._fresh or not in_wheels(section.path)
             }
-            for mail in mails
+            for patch_file in patch_files
         )
         added = {path: new[path] for path in new.keys() - old.keys()}
         gone = old.keys() - new.keys()
         return (s for path, s in (added | here).items() if path not in gone)
 
-    def _worded(self, patch: Patch, mails: tuple[Mail | None, ...]) -> Mail:
-        """The mail of a patch here, with what the edit made of its words."""
-        old, new, here = map(_words, mails)
+    def _worded(
+        self, patch: Patch, patch_files: tuple[PatchFile | None, ...]
+    ) -> PatchFile:
+        """The patch of a patch here, with what the edit made of its words."""
+        old, new, here = map(_words, patch_files)
         subject, body, trailers = (
             self.three(texts, patch.name, f"the {part} of {patch.name}")
             for part, *texts in zip(("subject", "body", "trailers"), old, here, new)
         )
         pairs = (line.split(": ", 1) for line in trailers.decode().splitlines())
         return msgspec.structs.replace(
-            patch.mail,
+            patch.file,
             subject=subject.decode()[:-1],
             body=body.decode()[:-1],
             trailers=tuple((key, value) for key, value in pairs),
         )
 
-    def _changes(self, mail: Mail | None) -> dict[str, list[bytes]]:
-        """The lines that a mail removes and adds, by path."""
+    def _changes(self, patch_file: PatchFile | None) -> dict[str, list[bytes]]:
+        """The lines that a patch removes and adds, by path."""
         return {
             section.path: [
                 line
@@ -178,7 +188,7 @@ class _Carrying(Merging):
                 for line in hunk.lines
                 if not line.startswith(b" ")
             ]
-            for section in (mail or _NONE).sections
+            for section in (patch_file or _NONE).sections
             if section.path not in self._fresh
         }
 
@@ -204,10 +214,10 @@ class _Carrying(Merging):
         after: dict[str, Content] = {}
         for section in control.sections:
             path, number = section.path, control.number
-            base, ours = written.at(path, number), self._after(path, number)
-            old = ZEROS if base is None else blob_id(base)
-            if base != ours and section.old == old:
-                states = base, ours, forward(base, section)
+            release, ours = written.at(path, number), self._after(path, number)
+            old = ZEROS if release is None else blob_id(release)
+            if release != ours and section.old == old:
+                states = release, ours, forward(release, section)
                 before[path] = ours
                 # What a control breaks, it may break otherwise than before the edit.
                 after[path] = self.three(states, control.name, path, "--theirs")
@@ -220,6 +230,10 @@ def _by_number(series: Series) -> dict[int, Patch]:
     return {patch.number: patch for patch in series.patches}
 
 
-def _words(mail: Mail) -> tuple[bytes, ...]:
-    trailers = "".join(f"{key}: {value}\n" for key, value in mail.trailers)
-    return f"{mail.subject}\n".encode(), f"{mail.body}\n".encode(), trailers.encode()
+def _words(patch_file: PatchFile) -> tuple[bytes, ...]:
+    trailers = "".join(f"{key}: {value}\n" for key, value in patch_file.trailers)
+    return (
+        f"{patch_file.subject}\n".encode(),
+        f"{patch_file.body}\n".encode(),
+        trailers.encode(),
+    )

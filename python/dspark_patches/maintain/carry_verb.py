@@ -11,7 +11,7 @@ from .. import report
 from ..errors import Exit, Precondition
 from ..git import Git, GitError
 from ..model import releases, series, states
-from ..model.releases import Base
+from ..model.releases import Release
 from ..model.series import Series
 from ..trees import make
 from . import export
@@ -20,28 +20,30 @@ from .export_verb import write
 
 
 @click.command(name="carry")
-@click.argument("base")
+@click.argument("release")
 @click.option(
     "--to",
     multiple=True,
-    metavar="BASE",
-    help="Carry to this base; to every base that has a series unless told.",
+    metavar="RELEASE",
+    help="Carry to this release; to every release that has a series unless told.",
 )
 @click.option(
     "--since",
     default="HEAD",
     show_default=True,
     metavar="COMMIT",
-    help="The clone's commit that holds the series of BASE before the edit.",
+    help="The clone's commit that holds the series of RELEASE before the edit.",
 )
 @click.pass_context
-def command(context: click.Context, base: str, to: tuple[str, ...], since: str) -> None:
-    """Carry what was edited in the mails of BASE to the series of other bases.
+def command(
+    context: click.Context, release: str, to: tuple[str, ...], since: str
+) -> None:
+    """Carry what was edited in the patches of RELEASE to the series of other releases.
 
-    The edit is what the mails of BASE say otherwise than at --since: changed
+    The edit is what the patches of RELEASE say otherwise than at --since: changed
     messages and lines, patches that are new or gone. git merges it into every
-    other base's files, and the patches that follow are restacked, those of BASE
-    as well. A base for which something conflicts is shown and left as it is.
+    other release's files, and the patches that follow are restacked, those of RELEASE
+    as well. A release for which something conflicts is shown and left as it is.
     Controls are restacked, and new ones carried; an edit of a control is not.
     Commit what was carried before the next edit.
 
@@ -52,9 +54,9 @@ def command(context: click.Context, base: str, to: tuple[str, ...], since: str) 
       dspark-patches carry v0.5.23                 then all others
       dspark-patches lock && dspark-patches check
 
-    Ends with 4 when a base conflicts.
+    Ends with 4 when a release conflicts.
     """
-    one = releases.find(base)
+    one = releases.find(release)
     others = tuple(map(releases.find, to)) or releases.with_series()
     before = _earlier(one, since)
     edit = Edit(before, series.load(one), _find(one))
@@ -71,13 +73,13 @@ def command(context: click.Context, base: str, to: tuple[str, ...], since: str) 
     context.exit(Exit.CONFLICT if failed else Exit.OK)
 
 
-def _find(one: Base) -> states.Find:
+def _find(one: Release) -> states.Find:
     notify = lambda text: report.line(text, stderr=True)  # noqa: E731
     return states.in_folder(make.released(one, notify).root)
 
 
-def _earlier(one: Base, commit: str) -> Series:
-    """A base's series as a commit of the clone has it."""
+def _earlier(one: Release, commit: str) -> Series:
+    """A release's series as a commit of the clone has it."""
     clone = releases.data_root()
     folder = releases.series_dir(one).relative_to(clone).as_posix()
     git = Git(clone)
@@ -96,7 +98,7 @@ def _earlier(one: Base, commit: str) -> Series:
         return series.load(one, root)
 
 
-def _write(one: Base, carried: Carried) -> None:
+def _write(one: Release, carried: Carried) -> None:
     folder, root = releases.series_dir(one), releases.data_root()
     released = make.released(one).root
     written: dict[Path, bytes | None] = {
@@ -119,7 +121,7 @@ def _write(one: Base, carried: Carried) -> None:
         report.line(f"{one.tag}: nothing changed")
 
 
-def _show(one: Base, carried: Carried) -> None:
+def _show(one: Release, carried: Carried) -> None:
     report.line(f"{one.tag}: not written, there are conflicts", style="red")
     for clash in carried.clashes:
         report.line(f"  {clash.patch}: {clash.what}")

@@ -12,16 +12,16 @@ from . import check as job
 
 
 @click.command(name="check")
-@click.argument("base", nargs=-1)
+@click.argument("release", nargs=-1)
 @options.form
 @click.pass_context
-def command(context: click.Context, base: tuple[str, ...], form: str) -> None:
-    """Check the series of every BASE, offline and in a second.
+def command(context: click.Context, release: tuple[str, ...], form: str) -> None:
+    """Check the series of every RELEASE, offline and in a second.
 
-    Every mail must be what git writes, say why and name its tests; every hunk
+    Every patch must be what git writes, say why and name its tests; every hunk
     must land where it was written for; every added file must be the clone's;
     every lock must be up to date. All findings are reported at once. With no
-    BASE, every base that has a series is checked, and every file below
+    RELEASE, every release that has a series is checked, and every file below
     python/sglang and test/registered must belong to one.
 
     \b
@@ -31,7 +31,7 @@ def command(context: click.Context, base: tuple[str, ...], form: str) -> None:
 
     Ends with 0 when there is nothing to mend, warnings aside, else with 1.
     """
-    named = tuple(map(releases.find, dict.fromkeys(base)))
+    named = tuple(map(releases.find, dict.fromkeys(release)))
     chosen = named or releases.with_series()
     found = job.check(chosen, releases.data_root(), whole=not named)
     failed = print_findings(form, found, f"{len(chosen)} series")

@@ -17,12 +17,12 @@ import msgspec
 from ..errors import Precondition, Usage
 from ..git import Git, GitError
 from ..model.diff import ZEROS
-from ..model.releases import Base
+from ..model.releases import Release
 from ..model.series import Series, chain, in_wheels
 from ..trees.workshop import Workshop
 from .export import file_modes
 
-BASE_REF = "refs/worktree/dspark-patches/base"
+RELEASE_REF = "refs/worktree/dspark-patches/release"
 START_REF = "refs/worktree/dspark-patches/start"
 
 _BRANCH = "series"
@@ -47,7 +47,7 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def from_wheel(series: Series, released: Path, target: Path) -> tuple[str, ...]:
-    """Make a new repository from a base's released Python files.
+    """Make a new repository from a release's Python files.
 
     Args:
         series: the series; one commit per patch.
@@ -77,12 +77,14 @@ def from_wheel(series: Series, released: Path, target: Path) -> tuple[str, ...]:
     return tuple(sorted(left_out))
 
 
-def from_checkout(series: Series, base: Base, checkout: Path, target: Path) -> None:
-    """Add a work tree to a full checkout of SGLang, at the base's tag.
+def from_checkout(
+    series: Series, release: Release, checkout: Path, target: Path
+) -> None:
+    """Add a work tree to a full checkout of SGLang, at the release's tag.
 
     Args:
         series: the series; one commit per patch.
-        base: the base.
+        release: the release.
         checkout: the checkout; its own files, index and branches stay as they are.
         target: the work tree to make.
 
@@ -93,7 +95,7 @@ def from_checkout(series: Series, base: Base, checkout: Path, target: Path) -> N
     """
     _must_be_free(target)
     git = Git(checkout)
-    commit = _tagged(git, base, checkout)
+    commit = _tagged(git, release, checkout)
     git_dir = Path(git.text("rev-parse", "--path-format=absolute", "--git-common-dir"))
     with _workshop(git_dir) as shop:
         tip = _build(shop, series, commit, ())
@@ -102,7 +104,7 @@ def from_checkout(series: Series, base: Base, checkout: Path, target: Path) -> N
 
 
 def commits(tree: Path, until: str = "HEAD") -> tuple[Commit, ...]:
-    """The commits of a work tree that came on top of its base, oldest first.
+    """The commits of a work tree that came on top of its release, oldest first.
 
     Args:
         tree: a work tree that :func:`from_wheel` or :func:`from_checkout` made.
@@ -113,15 +115,15 @@ def commits(tree: Path, until: str = "HEAD") -> tuple[Commit, ...]:
             holds, a merge, or something under way.
     """
     git = Git(tree)
-    if not git.succeeds("rev-parse", "-q", "--verify", BASE_REF):
+    if not git.succeeds("rev-parse", "-q", "--verify", RELEASE_REF):
         raise Precondition(
             f"{tree} is no work tree of ours",
-            next_step="make one with `dspark-patches edit BASE`",
+            next_step="make one with `dspark-patches edit RELEASE`",
         )
     _must_be_at_rest(git, tree)
-    if not git.succeeds("merge-base", "--is-ancestor", BASE_REF, until):
-        raise Precondition(f"{tree} does not stand on the base any more")
-    span = f"{BASE_REF}..{until}"
+    if not git.succeeds("merge-base", "--is-ancestor", RELEASE_REF, until):
+        raise Precondition(f"{tree} does not stand on the release any more")
+    span = f"{RELEASE_REF}..{until}"
     if git.text("rev-list", "--min-parents=2", span):
         raise Precondition(
             f"{tree} has a merge among its commits",
@@ -167,26 +169,28 @@ def _fill(
         if mode == "100755" and (released / path).is_file()
     ]
     with _workshop(target / ".git") as shop:
-        name = f"SGLang {series.base}"
-        base = shop.snapshot(released, "python", executables, name)
-        tip = _build(shop, series, base, left_out)
+        name = f"SGLang {series.release}"
+        release = shop.snapshot(released, "python", executables, name)
+        tip = _build(shop, series, release, left_out)
     git.run("update-ref", f"refs/heads/{_BRANCH}", tip)
     git.run("checkout", "-q", _BRANCH)
-    _mark(git, base, tip)
+    _mark(git, release, tip)
 
 
-def _build(shop: Workshop, series: Series, base: str, left_out: Collection[str]) -> str:
-    shop.load(base)
-    commit = base
+def _build(
+    shop: Workshop, series: Series, release: str, left_out: Collection[str]
+) -> str:
+    shop.load(release)
+    commit = release
     for patch in series.patches:
-        sections = [s for s in patch.mail.sections if s.path not in left_out]
-        shop.apply(sections, f"{series.base}/{patch.name}.patch")
-        commit = shop.commit(commit, patch.mail)
+        sections = [s for s in patch.file.sections if s.path not in left_out]
+        shop.apply(sections, f"{series.release}/{patch.name}.patch")
+        commit = shop.commit(commit, patch.file)
     return commit
 
 
-def _mark(git: Git, base: str, tip: str) -> None:
-    git.run("update-ref", BASE_REF, base)
+def _mark(git: Git, release: str, tip: str) -> None:
+    git.run("update-ref", RELEASE_REF, release)
     git.run("update-ref", START_REF, tip)
 
 
@@ -214,18 +218,18 @@ def _must_be_at_rest(git: Git, tree: Path) -> None:
         )
 
 
-def _tagged(git: Git, base: Base, checkout: Path) -> str:
+def _tagged(git: Git, release: Release, checkout: Path) -> str:
     try:
-        commit = git.text("rev-parse", "--verify", "-q", f"{base.tag}^{{commit}}")
+        commit = git.text("rev-parse", "--verify", "-q", f"{release.tag}^{{commit}}")
     except (GitError, NotADirectoryError, FileNotFoundError) as error:
         raise Precondition(
-            f"{checkout} is no checkout that has the tag {base.tag}",
-            next_step=f"run `git fetch origin tag {base.tag} --no-tags` there",
+            f"{checkout} is no checkout that has the tag {release.tag}",
+            next_step=f"run `git fetch origin tag {release.tag} --no-tags` there",
         ) from error
-    if base.commit and commit != base.commit:
+    if release.commit and commit != release.commit:
         raise Precondition(
-            f"the tag {base.tag} in {checkout} is not SGLang's",
-            cause=f"it is {commit}; SGLang's is {base.commit}",
+            f"the tag {release.tag} in {checkout} is not SGLang's",
+            cause=f"it is {commit}; SGLang's is {release.commit}",
         )
     return commit
 

@@ -7,14 +7,14 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from ..errors import Conflict, Precondition
-from ..model import mail as mails
+from ..model import patch_file as patch_files
 from ..model.diff import ZEROS, Section
-from ..model.mail import Mail
+from ..model.patch_file import PatchFile
 from ..model.series import Patch, Series, added_paths, chain
 from ..trees import workshop
 from . import checkout
 from .added import Sources
-from .checkout import BASE_REF, START_REF, Commit
+from .checkout import RELEASE_REF, START_REF, Commit
 from .export import splice
 
 _LONGEST_SLUG = 48
@@ -33,8 +33,8 @@ def changes(
         series: the series as it stands in the clone.
         tree: the edited work tree.
         sources: the clone; the files that the series adds have their source here.
-        shared: added files that other bases need too.
-        features: what the base's release has of the sources' features.
+        shared: added files that other releases need too.
+        features: what the release has of the sources' features.
 
     Returns:
         The new content of each file that changes; None for one that goes.
@@ -42,24 +42,24 @@ def changes(
     Raises:
         Conflict: the clone changed since the work tree was made.
         Precondition: the work tree is not ready, or would lose something.
-        Malformed: a commit is no canonical mail.
+        Malformed: a commit is no canonical patch.
     """
     outside = _outside(series, tree)
-    before = _mails(series, checkout.commits(tree, START_REF), tree, outside)
-    if list(before.values()) != [mails.joined(p.mail) for p in series.patches]:
+    before = _patch_files(series, checkout.commits(tree, START_REF), tree, outside)
+    if list(before.values()) != [patch_files.joined(p.file) for p in series.patches]:
         raise Conflict(
-            f"the series of {series.base} changed since {tree} was made",
-            next_step=f"make a new work tree with `dspark-patches edit {series.base}` "
+            f"the series of {series.release} changed since {tree} was made",
+            next_step=f"make a new work tree with `dspark-patches edit {series.release}` "
             "and cherry-pick your commits onto it",
         )
-    after = _mails(series, checkout.commits(tree), tree, outside)
+    after = _patch_files(series, checkout.commits(tree), tree, outside)
     wanted = _series_files(series, after)
     wanted |= _added_files(series, after, tree, sources, shared, features)
     return {path: data for path, data in wanted.items() if _content(path) != data}
 
 
 def slug(subject: str) -> str:
-    """The part of a mail's file name that says what the patch does."""
+    """The part of a patch's file name that says what the patch does."""
     words = re.sub(r"[^a-z0-9]+", "-", subject.lower()).strip("-")
     if len(words) > _LONGEST_SLUG:
         whole, _, _ = words[: _LONGEST_SLUG + 1].rpartition("-")
@@ -68,16 +68,16 @@ def slug(subject: str) -> str:
 
 
 def _outside(series: Series, tree: Path) -> set[str]:
-    """The edited files that the work tree's base lacks."""
+    """The edited files that the work tree's release lacks."""
     edited = {path for path, link in chain(series).items() if link.old != ZEROS}
-    return edited - set(checkout.files(tree, BASE_REF, edited))
+    return edited - set(checkout.files(tree, RELEASE_REF, edited))
 
 
-def _mails(
+def _patch_files(
     series: Series, commits: Iterable[Commit], tree: Path, outside: Collection[str]
 ) -> dict[str, bytes]:
-    """A mail for each commit, by its file stem."""
-    known = {patch.mail.subject: patch for patch in series.patches}
+    """A patch for each commit, by its file stem."""
+    known = {patch.file.subject: patch for patch in series.patches}
     written: dict[str, bytes] = {}
     seen: set[str] = set()
     with workshop.bare(checkout.objects(tree)) as shop:
@@ -91,7 +91,7 @@ def _mails(
             seen.add(commit.subject)
             patch = known.pop(commit.subject, None)
             stem = patch.name[5:] if patch else slug(commit.subject)
-            # A number says what a patch is about, on every base; bases leave gaps.
+            # A number says what a patch is about, on every release; releases leave gaps.
             number = max(number + 1, patch.number if patch else 0)
             kept = [s for s in _sections(patch) if s.path in outside]
             made = shop.restate(
@@ -103,7 +103,7 @@ def _mails(
         lost = [s.path for s in _sections(patch) if s.path in outside]
         if lost:
             raise Precondition(
-                f"no commit is called {patch.mail.subject!r} any more",
+                f"no commit is called {patch.file.subject!r} any more",
                 cause=f"the patch edits {lost[0]}, which is not in this work tree",
                 next_step="keep its subject, or work with `edit --checkout`",
             )
@@ -111,18 +111,20 @@ def _mails(
 
 
 def _sections(patch: Patch | None) -> tuple[Section, ...]:
-    return patch.mail.sections if patch else ()
+    return patch.file.sections if patch else ()
 
 
 def _series_files(
     series: Series, written: Mapping[str, bytes]
 ) -> dict[Path, bytes | None]:
-    """The series' folder: mails under their names, controls under their numbers."""
+    """The series' folder: patches under their names, controls under their numbers."""
     gone: dict[Path, bytes | None] = {}
     moved: dict[Path, bytes | None] = {}
-    numbers = {mails.parse(data).subject: name[:4] for name, data in written.items()}
+    numbers = {
+        patch_files.parse(data).subject: name[:4] for name, data in written.items()
+    }
     for patch in series.patches:
-        subject = patch.mail.subject
+        subject = patch.file.subject
         gone[series.path(patch)] = None
         for control in patch.controls:
             if subject not in numbers:
@@ -147,8 +149,8 @@ def _added_files(
     features: Mapping[str, bool],
 ) -> dict[Path, bytes | None]:
     """The sources of what the series adds, unless they changed meanwhile."""
-    values = {name: mails.parse(data, name) for name, data in written.items()}
-    renewed = _with_mails(series, values)
+    values = {name: patch_files.parse(data, name) for name, data in written.items()}
+    renewed = _with_patch_files(series, values)
     paths = added_paths(series) | added_paths(renewed)
     old = checkout.files(tree, START_REF, paths)
     new = checkout.files(tree, "HEAD", paths)
@@ -160,11 +162,11 @@ def _added_files(
             continue
         if path in new and here != _content(sources / path):
             raise Conflict(
-                f"{path} is derived from the text that all bases share",
+                f"{path} is derived from the text that all releases share",
                 cause=f"in {tree} it is not what the clone's text gives "
-                f"{series.base}",
+                f"{series.release}",
                 next_step=f"edit {sources / path}, take the change out of the work "
-                f"tree, and run `dspark-patches export {series.base}`",
+                f"tree, and run `dspark-patches export {series.release}`",
             )
         if here != old.get(path):
             raise Conflict(
@@ -176,12 +178,12 @@ def _added_files(
     return found
 
 
-def _with_mails(series: Series, values: Mapping[str, Mail]) -> Series:
+def _with_patch_files(series: Series, values: Mapping[str, PatchFile]) -> Series:
     patches = (
-        Patch(number=int(name[:4]), name=name, mail=value)
+        Patch(number=int(name[:4]), name=name, file=value)
         for name, value in values.items()
     )
-    return Series(base=series.base, folder=series.folder, patches=tuple(patches))
+    return Series(release=series.release, folder=series.folder, patches=tuple(patches))
 
 
 def _content(path: Path) -> bytes | None:

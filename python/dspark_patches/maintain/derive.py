@@ -1,8 +1,8 @@
-"""The text that a release's mails have of the files that all series share.
+"""The text that a release's patches have of the files that all series share.
 
 The clone holds one text of each added file. It asks for what releases differ in
 by the names in :data:`FEATURES`, as ``if NAME:`` or ``X if NAME else Y``. What a
-base's mails hold is derived: each question is answered for that release, and the
+release's patches hold is derived: each question is answered for that release, and the
 parts of the test kit that its series does not use are left out. The shared texts
 are written so that every derived one is formatted as upstream wants it.
 """

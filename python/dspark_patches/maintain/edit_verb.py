@@ -13,26 +13,26 @@ from . import checkout
 
 
 @click.command(name="edit")
-@click.argument("base")
+@click.argument("release")
 @click.option(
     "--checkout",
     "source",
     type=click.Path(path_type=Path, file_okay=False, exists=True),
     metavar="DIR",
-    help="A full checkout of SGLang that has the base's tag; a work tree is added.",
+    help="A full checkout of SGLang that has the release's tag; a work tree is added.",
 )
 @click.option(
     "--to",
     "target",
     type=click.Path(path_type=Path, resolve_path=True),
     metavar="DIR",
-    help="Where to make the work tree; sglang-BASE in the current folder unless told.",
+    help="Where to make the work tree; sglang-RELEASE in the current folder unless told.",
 )
-def command(base: str, source: Path | None, target: Path | None) -> None:
-    """Make a work tree of BASE with one commit per patch, to be edited.
+def command(release: str, source: Path | None, target: Path | None) -> None:
+    """Make a work tree of RELEASE with one commit per patch, to be edited.
 
     Edit as with any branch: amend, rebase, add commits. `export --from` turns
-    the commits back into mails. Without --checkout the work tree is a new
+    the commits back into patches. Without --checkout the work tree is a new
     repository of the files that wheels carry; the parts of patches that edit
     other files are kept aside.
 
@@ -42,7 +42,7 @@ def command(base: str, source: Path | None, target: Path | None) -> None:
       dspark-patches edit v0.5.16 --checkout ~/sglang --to ~/sglang-v0.5.16
       dspark-patches export --from sglang-v0.5.16 v0.5.16
     """
-    one = releases.find(base)
+    one = releases.find(release)
     loaded = series.load(one)
     target = target or Path.cwd() / f"sglang-{one.tag}"
     if source:

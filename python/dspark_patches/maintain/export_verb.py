@@ -1,4 +1,4 @@
-"""``dspark-patches export``: mails made anew, checked, or read from commits."""
+"""``dspark-patches export``: patches made anew, checked, or read from commits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..errors import Exit, Usage
 from ..files import replace_all
 from ..findings import Finding
 from ..model import releases, series
-from ..model.releases import Base
+from ..model.releases import Release
 from ..report import FORMATS
 from ..report_findings import print_findings
 from ..trees import make
@@ -22,7 +22,7 @@ _FOLDER = click.Path(path_type=Path, file_okay=False, resolve_path=True)
 
 
 @click.command(name="export")
-@click.argument("base", nargs=-1)
+@click.argument("release", nargs=-1)
 @click.option("--check", "only_check", is_flag=True, help="Compare, write nothing.")
 @click.option(
     "--from", "tree", type=_FOLDER, metavar="DIR", help="Read DIR, which `edit` made."
@@ -41,35 +41,39 @@ _FOLDER = click.Path(path_type=Path, file_okay=False, resolve_path=True)
 @click.pass_context
 def command(
     context: click.Context,
-    base: tuple[str, ...],
+    release: tuple[str, ...],
     only_check: bool,
     tree: Path | None,
     texts: Path | None,
     form: str,
 ) -> None:
-    """Write the mails of every BASE anew, byte-equal on every machine.
+    """Write the patches of every RELEASE anew, byte-equal on every machine.
 
-    Messages and edits come from the mails, added files from python/sglang and
+    Messages and edits come from the patches, added files from python/sglang and
     test/registered, as far as the release needs them: see
-    python/sglang/test/kits/features.py. With no BASE, every base that has a series
+    python/sglang/test/kits/features.py. With no RELEASE, every release that has a series
     is exported.
 
     \b
     Examples:
-      dspark-patches export                         all bases
+      dspark-patches export                         all releases
       dspark-patches export --check                 would anything change?
       dspark-patches export --from sglang-v0.5.16 v0.5.16
       dspark-patches export --pr texts v0.5.23
 
-    With --check, ends with 1 when a mail would change.
+    With --check, ends with 1 when a patch would change.
     """
     if sum(map(bool, (only_check, tree, texts))) > 1:
         raise Usage("--check, --from and --pr exclude one another")
-    if tree and len(base) != 1:
-        raise Usage("--from needs one BASE", next_step="name the base of the work tree")
-    chosen = tuple(map(releases.find, dict.fromkeys(base))) or releases.with_series()
+    if tree and len(release) != 1:
+        raise Usage(
+            "--from needs one RELEASE", next_step="name the release of the work tree"
+        )
+    chosen = tuple(map(releases.find, dict.fromkeys(release))) or releases.with_series()
     if not chosen:
-        raise Usage("no base has a series yet", next_step="add a mail below patches/")
+        raise Usage(
+            "no release has a series yet", next_step="add a patch below patches/"
+        )
     if tree:
         write(_from(chosen[0], tree), f"`dspark-patches lock {chosen[0].tag}`")
     elif texts:
@@ -85,35 +89,39 @@ def command(
         write(changes, "`dspark-patches lock`")
 
 
-def _written(one: Base) -> dict[str, bytes]:
+def _written(one: Release) -> dict[str, bytes]:
     root = releases.data_root()
     return export.regenerate(series.load(one), _released(one).root, root)
 
 
-def _released(one: Base) -> Released:
+def _released(one: Release) -> Released:
     return make.released(one, lambda text: report.line(text, stderr=True))
 
 
-def _anew(one: Base) -> dict[Path, bytes | None]:
+def _anew(one: Release) -> dict[Path, bytes | None]:
     loaded, written = series.load(one), _written(one)
     stale = export.first_differences(loaded, written)
     return {loaded.folder / f"{name}.patch": written[name] for name in stale}
 
 
-def _differences(one: Base) -> list[Finding]:
+def _differences(one: Release) -> list[Finding]:
     loaded = series.load(one)
     stale = export.first_differences(loaded, _written(one))
-    mend = f"run `dspark-patches export {one.tag}`"
+    hint = f"run `dspark-patches export {one.tag}`"
     return [
         lint.finding(
-            loaded, patch, "git writes the mail otherwise", mend, line=stale[patch.name]
+            loaded,
+            patch,
+            "git writes the patch otherwise",
+            hint,
+            line=stale[patch.name],
         )
         for patch in loaded.patches
         if patch.name in stale
     ]
 
 
-def _from(one: Base, tree: Path) -> dict[Path, bytes | None]:
+def _from(one: Release, tree: Path) -> dict[Path, bytes | None]:
     shared: set[str] = set()
     for other in releases.with_series():
         if other != one:
@@ -123,7 +131,7 @@ def _from(one: Base, tree: Path) -> dict[Path, bytes | None]:
     return collect.changes(series.load(one), tree, root, shared, features)
 
 
-def _texts(chosen: tuple[Base, ...], folder: Path) -> dict[Path, bytes | None]:
+def _texts(chosen: tuple[Release, ...], folder: Path) -> dict[Path, bytes | None]:
     return {
         folder / one.tag / f"{patch.name}.md": pr.render(patch).encode()
         for one in chosen

@@ -1,4 +1,4 @@
-"""What a mail must say, beyond being well-formed.
+"""What a patch must say, beyond being well-formed.
 
 ``patches/references.toml`` records the kind and the title of each issue and pull
 request that trailers refer to, so that these can be checked offline.
@@ -15,7 +15,7 @@ import msgspec
 
 from ..findings import Finding
 from ..lines import Malformed, read
-from ..model import mail as mails
+from ..model import patch_file as patch_files
 from ..model.diff import changed_lines
 from ..model.series import Patch, Series, is_test
 
@@ -36,85 +36,87 @@ Wrong = tuple[str, str, str]
 
 
 def lint(series: Series, patch: Patch, more: Iterable[Wrong] = ()) -> Iterator[Finding]:
-    """What is wrong with a mail's message and with the lines that it adds.
+    """What is wrong with a patch's message and with the lines that it adds.
 
     Args:
         series: the series.
         patch: one of its patches.
         more: what else was found wrong with it.
     """
-    for what, mend, marker in (*_wrong(patch), *more):
-        yield finding(series, patch, what, mend, line=line_of(patch, marker))
-    for number, line in enumerate(mails.joined(patch.mail).split(b"\n"), 1):
+    for what, hint, marker in (*_wrong(patch), *more):
+        yield finding(series, patch, what, hint, line=line_of(patch, marker))
+    for number, line in enumerate(patch_files.joined(patch.file).split(b"\n"), 1):
         if line.startswith(b"+") and line.endswith(_LOOSE_ENDS):
             what = "an added line ends with white space"
             yield finding(series, patch, what, "take it off", line=number)
-    sections = (s for s in patch.mail.sections if not is_test(s.path))
+    sections = (s for s in patch.file.sections if not is_test(s.path))
     changed = sum(sum(changed_lines(section)) for section in sections)
     if patch.kind == "fix" and changed > LARGEST_FIX:
         what = f"the fix adds and removes {changed} lines, more than {LARGEST_FIX}"
-        mend = "split it, or move what is test into the kit"
-        yield finding(series, patch, what, mend, level="warning")
+        hint = "split it, or move what is test into the kit"
+        yield finding(series, patch, what, hint, level="warning")
 
 
 def line_of(patch: Patch, text: str) -> int:
     """The number of the line that ``text``, a newline and more, begins with.
 
-    The mail's last message line where the text does not occur.
+    The patch's last message line where the text does not occur.
     """
-    data = mails.joined(patch.mail)
+    data = patch_files.joined(patch.file)
     before, found, _ = data.partition(text.encode())
     if not found:
         before = data.partition(b"\n\ndiff --git ")[0]
     return before.count(b"\n") + 1 + bool(found)
 
 
-def finding(series: Series, patch: Patch, what: str, mend: str, **more) -> Finding:
-    """A finding about a patch's mail."""
+def finding(series: Series, patch: Patch, what: str, hint: str, **more) -> Finding:
+    """A finding about a patch."""
     return Finding(
-        base=series.base,
+        release=series.release,
         patch=patch.name,
-        file=f"patches/{series.base}/{patch.name}.patch",
+        file=f"patches/{series.release}/{patch.name}.patch",
         what=what,
-        mend=mend,
+        hint=hint,
         **more,
     )
 
 
 def _wrong(patch: Patch) -> Iterator[Wrong]:
-    mail = patch.mail
-    if mail.author != mails.AUTHOR:
-        yield f"the author is {mail.author}", f"make it {mails.AUTHOR}", "\nFrom: "
-    if len(mail.subject) > LONGEST_SUBJECT:
-        what = f"the subject has {len(mail.subject)} characters"
+    patch_file = patch.file
+    if patch_file.author != patch_files.AUTHOR:
+        yield f"the author is {patch_file.author}", f"make it {patch_files.AUTHOR}", "\nFrom: "
+    if len(patch_file.subject) > LONGEST_SUBJECT:
+        what = f"the subject has {len(patch_file.subject)} characters"
         yield what, f"cut it to {LONGEST_SUBJECT}", "\nSubject: "
-    if len(_SENTENCE.findall(mail.body)) < _FEWEST_SENTENCES:
-        yield "the mail does not say why", "add symptom, cause and effect", "\n\n"
-    statuses = mail.values("Upstream-Status")
+    if len(_SENTENCE.findall(patch_file.body)) < _FEWEST_SENTENCES:
+        yield "the patch does not say why", "add symptom, cause and effect", "\n\n"
+    statuses = patch_file.values("Upstream-Status")
     if len(statuses) != 1 or not _STATUS.fullmatch(statuses[0]):
-        mend = f"add one 'Upstream-Status: <{'|'.join(STATUSES)}> [<why>]'"
-        yield "there is no single, valid Upstream-Status", mend, "\nUpstream-Status: "
-    if patch.kind == "test" and mail.values("Fixes"):
+        hint = f"add one 'Upstream-Status: <{'|'.join(STATUSES)}> [<why>]'"
+        yield "there is no single, valid Upstream-Status", hint, "\nUpstream-Status: "
+    if patch.kind == "test" and patch_file.values("Fixes"):
         yield "a patch of tests fixes nothing", "write 'Refs: <number>'", "\nFixes: "
-    if patch.kind == "fix" and not _names_report(mail):
-        mend = (
+    if patch.kind == "fix" and not _names_report(patch_file):
+        hint = (
             "add 'Fixes: <issue>' or 'Refs: <number>', or say in Upstream-Status that "
             "there is no report"
         )
-        yield "a fix names no report", mend, "\nUpstream-Status: "
+        yield "a fix names no report", hint, "\nUpstream-Status: "
     if not patch.tests:
-        mend = "add 'Regression-Test: <path>::<class or test>'"
-        yield "no regression test is named", mend, "\nRegression-Test: "
+        hint = "add 'Regression-Test: <path>::<class or test>'"
+        yield "no regression test is named", hint, "\nRegression-Test: "
     if patch.kind == "test" and not patch.controls:
-        mend = f"add controls/{patch.name}.diff, which brings the defect back"
-        yield "nothing shows that the tests can fail", mend, "\nRegression-Test: "
+        hint = f"add controls/{patch.name}.diff, which brings the defect back"
+        yield "nothing shows that the tests can fail", hint, "\nRegression-Test: "
 
 
-def _names_report(mail: mails.Mail) -> bool:
+def _names_report(patch_file: patch_files.PatchFile) -> bool:
     """Whether a trailer names what was reported, or says that nothing was."""
-    if mail.values("Fixes") or mail.values("Refs"):
+    if patch_file.values("Fixes") or patch_file.values("Refs"):
         return True
-    return any(_NO_REPORT.search(value) for value in mail.values("Upstream-Status"))
+    return any(
+        _NO_REPORT.search(value) for value in patch_file.values("Upstream-Status")
+    )
 
 
 class Reference(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -149,9 +151,9 @@ def load_references(path: Path) -> dict[str, Reference]:
 
 def wrong_references(patch: Patch, known: Mapping[str, Reference]) -> Iterator[Wrong]:
     """What is wrong with the numbers in a patch's trailers."""
-    for key, value in patch.mail.trailers:
-        for what, mend in _wrong_reference(key, value, known):
-            yield what, mend, f"\n{key}: {value}\n"
+    for key, value in patch.file.trailers:
+        for what, hint in _wrong_reference(key, value, known):
+            yield what, hint, f"\n{key}: {value}\n"
 
 
 def _wrong_reference(
@@ -162,8 +164,8 @@ def _wrong_reference(
         return
     for number in _NUMBER.findall(value):
         if number not in known:
-            mend = f"look it up and record it in patches/{REFERENCES}, or correct it"
-            yield f"{number} is not recorded", mend
+            hint = f"look it up and record it in patches/{REFERENCES}, or correct it"
+            yield f"{number} is not recorded", hint
         elif key == "Fixes" and known[number].kind != "issue":
             what = f"Fixes names {number}, which is a {known[number].kind}"
             yield what, f"write 'Refs: {number}'"

@@ -13,21 +13,23 @@ from . import derive
 
 
 @click.command(name="lock")
-@click.argument("base", nargs=-1)
-def command(base: tuple[str, ...]) -> None:
-    """Write lock.toml of every BASE, from its mails and its released wheel.
+@click.argument("release", nargs=-1)
+def command(release: tuple[str, ...]) -> None:
+    """Write lock.toml of every RELEASE, from its patches and its released wheel.
 
     The wheel that an earlier lock names stays the one: a wheel with another
-    hash is refused. With no BASE, every base that has a series is locked.
+    hash is refused. With no RELEASE, every release that has a series is locked.
 
     \b
     Examples:
       dspark-patches lock
       dspark-patches lock v0.5.16
     """
-    chosen = tuple(map(releases.find, dict.fromkeys(base))) or releases.with_series()
+    chosen = tuple(map(releases.find, dict.fromkeys(release))) or releases.with_series()
     if not chosen:
-        raise Usage("no base has a series yet", next_step="add a mail below patches/")
+        raise Usage(
+            "no release has a series yet", next_step="add a patch below patches/"
+        )
     written = {}
     for one in chosen:
         loaded = series.load(one)

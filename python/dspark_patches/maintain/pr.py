@@ -20,7 +20,7 @@ _CHECKLIST = f"""\
 def render(patch: Patch) -> str:
     """The pull request's text; its first line is the title."""
     sections = [
-        f"# {patch.mail.subject}",
+        f"# {patch.file.subject}",
         f"## Motivation\n\n{_motivation(patch)}",
         f"## Modifications\n\n{_modifications(patch)}",
         f"## Accuracy Tests\n\n{_accuracy(patch)}",
@@ -31,13 +31,13 @@ def render(patch: Patch) -> str:
 
 
 def _motivation(patch: Patch) -> str:
-    kept = [f"{k}: {v}" for k, v in patch.mail.trailers if k not in _DOWNSTREAM]
-    return "\n\n".join(filter(None, [patch.mail.body, "\n".join(kept)]))
+    kept = [f"{k}: {v}" for k, v in patch.file.trailers if k not in _DOWNSTREAM]
+    return "\n\n".join(filter(None, [patch.file.body, "\n".join(kept)]))
 
 
 def _modifications(patch: Patch) -> str:
     lines = []
-    for section in patch.mail.sections:
+    for section in patch.file.sections:
         added, removed = changed_lines(section)
         verb = _VERBS[section.kind]
         lines.append(f"- {verb} `{section.path}` (+{added} -{removed})")
@@ -53,5 +53,5 @@ def _accuracy(patch: Patch) -> str:
 
 
 def _checklist(patch: Patch) -> str:
-    tested = any(map(is_test, (section.path for section in patch.mail.sections)))
+    tested = any(map(is_test, (section.path for section in patch.file.sections)))
     return _CHECKLIST.format(tests="x" if tested else " ")

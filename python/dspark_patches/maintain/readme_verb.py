@@ -20,7 +20,7 @@ from . import readme as job
 def command(context: click.Context, check: bool, form: str) -> None:
     """Write the generated parts of the clone's README anew.
 
-    The table of patches comes from the mails; figures come from the files below
+    The table of patches comes from the patches; figures come from the files below
     docs that `scripts/bench` and the tests write.
 
     \b

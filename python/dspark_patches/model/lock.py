@@ -1,6 +1,6 @@
 """``lock.toml``: what a series stands on and what it results in, as hashes.
 
-The lock is generated. It holds the hash of the base's wheel, the blob ids of the
+The lock is generated. It holds the hash of the release's wheel, the blob ids of the
 files that the series edits, before and after, those of the files that it adds,
 and which features the release has. A wheel is no full checkout, so the result is
 stated per path and not as the id of a whole tree.
@@ -18,7 +18,7 @@ import msgspec
 from ..errors import BadInput, Precondition
 from ..lines import Malformed, read
 from .diff import ZEROS, blob_id, check_path
-from .releases import Base, series_dir
+from .releases import Release, series_dir
 from .series import Series, chain, in_wheels
 
 NAME = "lock.toml"
@@ -34,35 +34,35 @@ class _Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Wheel(_Table):
-    """The wheel that stands for the base."""
+    """The wheel that stands for the release."""
 
     file: str
     sha256: Sha256
 
 
 class Edited(_Table):
-    """A file of the base that the series edits; zeros mean that it deletes it.
+    """A file of the release that the series edits; zeros mean that it deletes it.
 
-    A file that only a checkout has, not the wheel, has the base's blob that the
-    mail names.
+    A file that only a checkout has, not the wheel, has the release's blob that the
+    patch names.
     """
 
-    base: Blob
+    released: Blob
     result: Blob
 
 
 class Lock(_Table):
-    """All of a base's lock; ``features`` are those of :mod:`dspark_patches.maintain.derive`."""
+    """All of a release's lock; ``features`` are those of :mod:`dspark_patches.maintain.derive`."""
 
     wheel: Wheel
     edited: dict[str, Edited] = {}
     added: dict[str, Blob] = {}
     features: dict[str, bool] = {}
 
-    def base_blobs(self, *, in_wheel: bool = False) -> dict[str, str]:
-        """The base's blob ids; all of them, or only those that a wheel has."""
+    def released_blobs(self, *, in_wheel: bool = False) -> dict[str, str]:
+        """The release's blob ids; all of them, or only those that a wheel has."""
         return {
-            path: file.base
+            path: file.released
             for path, file in self.edited.items()
             if in_wheels(path) or not in_wheel
         }
@@ -73,33 +73,33 @@ class Lock(_Table):
         return edited | self.added
 
 
-def path_of(base: Base, folder: Path | None = None) -> Path:
-    """Where the base's lock stands."""
-    return (folder or series_dir(base)) / NAME
+def path_of(release: Release, folder: Path | None = None) -> Path:
+    """Where the release's lock stands."""
+    return (folder or series_dir(release)) / NAME
 
 
-def load(base: Base, folder: Path | None = None) -> Lock:
-    """Read a base's lock.
+def load(release: Release, folder: Path | None = None) -> Lock:
+    """Read a release's lock.
 
     Args:
-        base: the base.
+        release: the release.
         folder: where its series lies; our own unless told.
 
     Raises:
         Precondition: there is no lock.
-        BadInput: the lock is broken, or it is another base's.
+        BadInput: the lock is broken, or it is another release's.
     """
-    path = path_of(base, folder)
+    path = path_of(release, folder)
     if not path.exists():
         raise Precondition(
-            f"{base.tag} has no lock",
+            f"{release.tag} has no lock",
             cause=f"{path} does not exist",
-            next_step=f"run `dspark-patches lock {base.tag}`",
+            next_step=f"run `dspark-patches lock {release.tag}`",
         )
     name = f"{path.parent.name}/{NAME}"
     lock = parse(read(path, name), name)
-    if lock.wheel.file != base.wheel:
-        raise Malformed(name, 0, f"locks {lock.wheel.file}, not {base.wheel}")
+    if lock.wheel.file != release.wheel:
+        raise Malformed(name, 0, f"locks {lock.wheel.file}, not {release.wheel}")
     return lock
 
 
@@ -148,7 +148,7 @@ def carried_blobs(series: Series, root: Path) -> dict[str, str]:
 
 
 def build(
-    base: Base,
+    release: Release,
     series: Series,
     sha256: str,
     carried: Mapping[str, str],
@@ -157,23 +157,23 @@ def build(
     """The lock that a series must have.
 
     Args:
-        base: the base.
+        release: the release.
         series: its series.
-        sha256: the hash of the base's wheel.
+        sha256: the hash of the release's wheel.
         carried: the blob id of each edited file that the wheel carries.
         features: which features the release has, by name.
 
     Raises:
         Malformed: the series was not written for these files.
     """
-    # A checkout's other files are known from the mails alone.
+    # A checkout's other files are known from the patches alone.
     stated = {p: link.old for p, link in chain(series).items() if link.old != ZEROS}
     outside = {p: b for p, b in stated.items() if not in_wheels(p)}
     links = chain(series, outside | dict(carried)).items()
     return Lock(
-        wheel=Wheel(file=base.wheel, sha256=sha256),
+        wheel=Wheel(file=release.wheel, sha256=sha256),
         edited={
-            path: Edited(base=link.old, result=link.new)
+            path: Edited(released=link.old, result=link.new)
             for path, link in links
             if link.old != ZEROS
         },
@@ -182,18 +182,18 @@ def build(
     )
 
 
-def agreed(base: Base, series: Series) -> Lock:
-    """The base's lock, which must be the one that this series has.
+def agreed(release: Release, series: Series) -> Lock:
+    """The release's lock, which must be the one that this series has.
 
     Raises:
         Precondition: there is no lock.
-        BadInput: it is broken, or of other mails.
+        BadInput: it is broken, or of other patches.
     """
-    locked = load(base, series.folder)
-    carried = locked.base_blobs(in_wheel=True)
-    if build(base, series, locked.wheel.sha256, carried, locked.features) != locked:
+    locked = load(release, series.folder)
+    carried = locked.released_blobs(in_wheel=True)
+    if build(release, series, locked.wheel.sha256, carried, locked.features) != locked:
         raise BadInput(
-            f"the mails of {base.tag} do not make what its lock says",
+            f"the patches of {release.tag} do not make what its lock says",
             next_step="run `dspark-patches check`",
         )
     return locked

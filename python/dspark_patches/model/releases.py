@@ -1,6 +1,6 @@
 """The SGLang releases that have a place here, and where their files lie.
 
-``patches/bases.toml`` names each base once. In a clone the data stand in the
+``patches/releases.toml`` names each release once. In a clone the data stand in the
 repository itself; an installed distribution carries a copy of them.
 """
 
@@ -15,7 +15,7 @@ import msgspec
 from ..errors import BadInput, Usage
 
 
-class Base(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Release(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One SGLang release that we support.
 
     Attributes:
@@ -40,8 +40,8 @@ def data_root() -> Path:
     return shipped if shipped.is_dir() else package.parents[1]
 
 
-def load(path: Path | None = None) -> dict[str, Base]:
-    """Every base by name, oldest first.
+def load(path: Path | None = None) -> dict[str, Release]:
+    """Every release by name, oldest first.
 
     Args:
         path: the table to read; ours unless told.
@@ -49,22 +49,24 @@ def load(path: Path | None = None) -> dict[str, Base]:
     Raises:
         BadInput: the table is missing or not of the expected form.
     """
-    path = path or data_root() / "patches" / "bases.toml"
+    path = path or data_root() / "patches" / "releases.toml"
     try:
         tables = msgspec.toml.decode(path.read_bytes(), type=dict[str, dict[str, str]])
         return {
-            tag: msgspec.convert(table | {"tag": tag}, Base)
+            tag: msgspec.convert(table | {"tag": tag}, Release)
             for tag, table in tables.items()
         }
     except (OSError, UnicodeDecodeError, msgspec.MsgspecError) as error:
-        raise BadInput(f"{path} cannot be read as the table of bases", cause=str(error))
+        raise BadInput(
+            f"{path} cannot be read as the table of releases", cause=str(error)
+        )
 
 
-def find(name: str) -> Base:
-    """The base called ``name``.
+def find(name: str) -> Release:
+    """The release called ``name``.
 
     Raises:
-        Usage: there is no such base; the message offers the nearest name.
+        Usage: there is no such release; the message offers the nearest name.
     """
     known = load()
     if name in known:
@@ -72,33 +74,35 @@ def find(name: str) -> Base:
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     offer = f"did you mean {near[0]}?" if near else ""
     raise Usage(
-        f"no base is called {name!r}",
+        f"no release is called {name!r}",
         cause=offer,
         next_step="choose one of " + ", ".join(known),
     )
 
 
-def series_dir(base: Base) -> Path:
-    """Where the base's mails, controls and lock lie."""
-    return data_root() / "patches" / base.tag
+def series_dir(release: Release) -> Path:
+    """Where the release's patches, controls and lock lie."""
+    return data_root() / "patches" / release.tag
 
 
-def with_series() -> tuple[Base, ...]:
-    """The bases that have at least one patch, oldest first."""
+def with_series() -> tuple[Release, ...]:
+    """The releases that have at least one patch, oldest first."""
     return tuple(
-        base
-        for base in load().values()
-        if any(series_dir(base).glob("[0-9][0-9][0-9][0-9]-*.patch"))
+        release
+        for release in load().values()
+        if any(series_dir(release).glob("[0-9][0-9][0-9][0-9]-*.patch"))
     )
 
 
-def chosen(names: Iterable[str]) -> tuple[Base, ...]:
-    """The bases of these names, each once; of none, every base with a series.
+def chosen(names: Iterable[str]) -> tuple[Release, ...]:
+    """The releases of these names, each once; of none, every release with a series.
 
     Raises:
-        Usage: there is no such base, or no base has a series.
+        Usage: there is no such release, or no release has a series.
     """
     found = tuple(map(find, dict.fromkeys(names))) or with_series()
     if not found:
-        raise Usage("no base has a series yet", next_step="add a mail below patches/")
+        raise Usage(
+            "no release has a series yet", next_step="add a patch below patches/"
+        )
     return found

@@ -1,4 +1,4 @@
-"""A base's series: its patches in order, their controls, the blob chain."""
+"""A release's series: its patches in order, their controls, the blob chain."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import msgspec
 
 from ..errors import Usage
 from ..lines import Malformed, read
-from . import mail as mails
+from . import patch_file as patch_files
 from .diff import ZEROS, Section
-from .mail import Mail
-from .releases import Base, series_dir
+from .patch_file import PatchFile
+from .releases import Release, series_dir
 
 _NAME = re.compile(r"(\d{4})-[a-z0-9]+(?:-[a-z0-9]+)*", re.ASCII)
 _TEST_FOLDERS = ("test/", "python/sglang/test/")
@@ -38,30 +38,30 @@ class Patch(msgspec.Struct, frozen=True, kw_only=True):
 
     number: int
     name: str
-    mail: Mail
+    file: PatchFile
     controls: tuple[Control, ...] = ()
 
     @property
     def kind(self) -> Literal["fix", "test"]:
         """Whether the patch changes anything but tests and test kit."""
-        paths = (section.path for section in self.mail.sections)
+        paths = (section.path for section in self.file.sections)
         return "test" if all(map(is_test, paths)) else "fix"
 
     @property
     def tests(self) -> tuple[str, ...]:
         """What ``Regression-Test`` trailers name: ``PATH[::CLASS[.TEST]]``."""
-        return self.mail.values("Regression-Test")
+        return self.file.values("Regression-Test")
 
 
 class Series(msgspec.Struct, frozen=True, kw_only=True):
-    """The ordered patches of one base, and the folder that holds them."""
+    """The ordered patches of one release, and the folder that holds them."""
 
-    base: str
+    release: str
     folder: Path
     patches: tuple[Patch, ...]
 
     def path(self, patch: Patch) -> Path:
-        """Where a patch's mail stands."""
+        """Where a patch's file stands."""
         return self.folder / f"{patch.name}.patch"
 
 
@@ -82,39 +82,39 @@ def in_wheels(path: str) -> bool:
     return path.startswith("python/")
 
 
-def load(base: Base, folder: Path | None = None) -> Series:
-    """Read a base's series.
+def load(release: Release, folder: Path | None = None) -> Series:
+    """Read a release's series.
 
     Args:
-        base: the base.
-        folder: where its mails lie; our own unless told.
+        release: the release.
+        folder: where its patches lie; our own unless told.
 
     Raises:
-        Usage: the base has no series.
-        Malformed: a mail or control is broken, or two have one number;
+        Usage: the release has no series.
+        Malformed: a patch or control is broken, or two have one number;
             names the first of what :func:`scan` finds.
     """
-    series, failures = scan(base, folder)
+    series, failures = scan(release, folder)
     if failures:
         raise failures[0]
     return series
 
 
 def scan(
-    base: Base, folder: Path | None = None
+    release: Release, folder: Path | None = None
 ) -> tuple[Series, tuple[Malformed, ...]]:
     """Like :func:`load`, but read on: what is sound, and every failure.
 
     Raises:
-        Usage: the base has no series.
+        Usage: the release has no series.
     """
-    folder = folder or series_dir(base)
+    folder = folder or series_dir(release)
     failures: list[Malformed] = []
     files = _numbered(folder, ".patch", failures)
     if not files and not failures:
         raise Usage(
-            f"{base.tag} has no series",
-            next_step="name a base that has mails below patches/",
+            f"{release.tag} has no series",
+            next_step="name a release that has patches below patches/",
         )
     controls = _controls(folder, {number for number, _ in files}, failures)
     patches = []
@@ -126,32 +126,34 @@ def scan(
             failures.append(Malformed(name, 0, what))
         taken.setdefault(number, name)
         try:
-            mail = mails.parse(read(path, name), name)
+            patch_file = patch_files.parse(read(path, name), name)
         except Malformed as failure:
             failures.append(failure)
             continue
         own = tuple(control for control in controls if control.number == number)
-        patches.append(Patch(number=number, name=path.stem, mail=mail, controls=own))
-    series = Series(base=base.tag, folder=folder, patches=tuple(patches))
+        patches.append(
+            Patch(number=number, name=path.stem, file=patch_file, controls=own)
+        )
+    series = Series(release=release.tag, folder=folder, patches=tuple(patches))
     return series, tuple(failures)
 
 
 def added_paths(series: Series) -> set[str]:
-    """The files that a series adds; of a broken chain, what its mails say."""
-    sections = [s for patch in series.patches for s in patch.mail.sections]
+    """The files that a series adds; of a broken chain, what its patches say."""
+    sections = [s for patch in series.patches for s in patch.file.sections]
     gone = {s.path for s in sections if s.kind == "delete"}
     return {s.path for s in sections if s.kind == "add"} - gone
 
 
-def chain(series: Series, base: Mapping[str, str] | None = None) -> dict[str, Link]:
+def chain(series: Series, release: Mapping[str, str] | None = None) -> dict[str, Link]:
     """Walk the blob ids of a series, path by path.
 
     Each section must begin with the blob that the one before it left, and the
-    first with the base's blob, so each hunk lands where it was written for.
+    first with the release's blob, so each hunk lands where it was written for.
 
     Args:
         series: the series.
-        base: the base's blob id of every path that the series edits; leave it
+        release: the release's blob id of every path that the series edits; leave it
             out to take the series' own word for it.
 
     Returns:
@@ -163,20 +165,20 @@ def chain(series: Series, base: Mapping[str, str] | None = None) -> dict[str, Li
     """
     links: dict[str, Link] = {}
     for patch in series.patches:
-        for section in patch.mail.sections:
+        for section in patch.file.sections:
             link = links.get(section.path)
             if link:
                 before = link.new
-            elif base is None:
+            elif release is None:
                 before = section.old
             else:
-                before = base.get(section.path, ZEROS)
+                before = release.get(section.path, ZEROS)
             if section.old != before:
                 raise Malformed(
-                    f"{series.base}/{patch.name}.patch",
+                    f"{series.release}/{patch.name}.patch",
                     0,
                     f"{section.path} begins with blob {section.old}, but "
-                    f"{'an earlier patch leaves' if link else 'the base has'} {before}",
+                    f"{'an earlier patch leaves' if link else 'the release has'} {before}",
                     cause="the patch was written for another state of that file",
                 )
             first = link.old if link else section.old
@@ -191,7 +193,7 @@ def blobs_after(series: Series, number: int) -> dict[str, str]:
         Malformed: a section does not continue the chain.
     """
     before = {path: link.old for path, link in chain(series).items()}
-    sections = (p.mail.sections for p in series.patches if p.number <= number)
+    sections = (p.file.sections for p in series.patches if p.number <= number)
     return before | {s.path: s.new for each in sections for s in each}
 
 
@@ -225,7 +227,7 @@ def _controls(
         if number not in numbers:
             failures.append(Malformed(name, 0, f"there is no patch {number:04}"))
         try:
-            why, sections = mails.parse_control(read(path, name), name)
+            why, sections = patch_files.parse_control(read(path, name), name)
         except Malformed as failure:
             failures.append(failure)
             continue

@@ -12,14 +12,14 @@ from .patching import forward
 from .series import Series
 
 Content = bytes | None
-# Finds a base's file by its path and blob id; None where it is not at hand.
+# Finds a release's file by its path and blob id; None where it is not at hand.
 Find = Callable[[str, str], bytes | None]
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """What one section does to the base's file; None stands for no file.
+    """What one section does to the release's file; None stands for no file.
 
-    ``known`` is false where the base's file is not at hand: wheels do not
+    ``known`` is false where the release's file is not at hand: wheels do not
     carry all of the repository, and a shallow clone not all of its past.
     """
 
@@ -33,11 +33,11 @@ Steps = dict[str, tuple[Step, ...]]
 
 
 def steps(series: Series, find: Find) -> Steps:
-    """Every patch's steps on the base, by the patch's name.
+    """Every patch's steps on the release, by the patch's name.
 
     Args:
         series: the series.
-        find: finds the base's files.
+        find: finds the release's files.
 
     Raises:
         Conflict: a file is not what the series was written for.
@@ -47,7 +47,7 @@ def steps(series: Series, find: Find) -> Steps:
     found: Steps = {}
     for patch in series.patches:
         made = []
-        for section in patch.mail.sections:
+        for section in patch.file.sections:
             path = section.path
             if path not in now:
                 new = section.old == ZEROS
@@ -66,7 +66,7 @@ def steps(series: Series, find: Find) -> Steps:
 
 
 def in_folder(root: Path) -> Find:
-    """Find a base's files below ``root``, which holds ``python/sglang``."""
+    """Find a release's files below ``root``, which holds ``python/sglang``."""
 
     def find(path: str, blob: str) -> bytes | None:
         file = root / path

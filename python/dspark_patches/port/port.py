@@ -1,4 +1,4 @@
-"""``port``: a verdict per patch on a tree that is no known base."""
+"""``port``: a verdict per patch on a tree that is no known release."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ..installs.confined import Confined
 from ..installs.locate import Target
 from ..installs.repository import Repository
 from ..model import lock
-from ..model import mail as mails
+from ..model import patch_file as patch_files
 from ..model import series as all_series
 from ..model import states
 from ..model.diff import ZEROS, Section, blob_id
-from ..model.releases import Base
+from ..model.releases import Release
 from ..model.series import Patch
 from ..model.states import Find, Step
 from ..trees import make, workshop
@@ -45,7 +45,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         tested: whether the series' own tests ran on the merged tree.
     """
 
-    base: str
+    release: str
     target: str
     patches: tuple[PatchVerdict, ...]
     left_out: tuple[str, ...]
@@ -62,32 +62,32 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         """Whether every patch fits or is in already."""
         return all(one.verdict in (*GOOD, Verdict.UPSTREAMED) for one in self.patches)
 
-    def mails(self) -> dict[str, bytes]:
-        """The ported mails by file stem; right when the series fits."""
+    def patch_files(self) -> dict[str, bytes]:
+        """The ported patches by file stem; right when the series fits."""
         return {
-            one.patch.name: mails.render(
-                msgspec.structs.replace(one.patch.mail, sections=one.sections)
+            one.patch.name: patch_files.render(
+                msgspec.structs.replace(one.patch.file, sections=one.sections)
             )
             for one in self.patches
         }
 
 
-def port(base: Base, target: Target, notify: Callable[[str], None]) -> Report:
-    """Judge what each patch of a base's series would do on a target.
+def port(release: Release, target: Target, notify: Callable[[str], None]) -> Report:
+    """Judge what each patch of a release's series would do on a target.
 
     Args:
-        base: the base.
+        release: the release.
         target: the target; it is only read.
         notify: told before something slow begins.
 
     Raises:
-        Usage: the base has no series.
-        Precondition: the base's files cannot be had, or the target's not read.
+        Usage: the release has no series.
+        Precondition: the release's files cannot be had, or the target's not read.
         BadInput: the series and its lock do not agree.
     """
-    series = all_series.load(base)
-    lock.agreed(base, series)
-    released = states.in_folder(make.released(base, notify).root)
+    series = all_series.load(release)
+    lock.agreed(release, series)
+    released = states.in_folder(make.released(release, notify).root)
     steps = states.steps(series, _also_in(target, released))
     paths = {step.section.path for made in steps.values() for step in made}
     left_out = sorted(path for path in paths if not target.place(path))
@@ -97,7 +97,7 @@ def port(base: Base, target: Target, notify: Callable[[str], None]) -> Report:
         here = [step for step in steps[patch.name] if step.section.path in now]
         verdicts.append(_judge(patch, here, now))
     return Report(
-        base=series.base,
+        release=series.release,
         target=str(target.root),
         patches=tuple(verdicts),
         left_out=tuple(left_out),
@@ -162,7 +162,7 @@ def _file(target: Target, path: str) -> bytes | None:
 
 
 def _also_in(target: Target, released: Find) -> Find:
-    """Find a base's file that wheels lack in the target: as it stands, or its past."""
+    """Find a release's file that wheels lack in the target: as it stands, or its past."""
     repository: Repository | None = None
     if target.kind == "checkout":
         try:

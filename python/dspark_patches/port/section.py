@@ -1,7 +1,7 @@
 """One file's part of a patch, carried over to another version of the file.
 
-git merges what the patch does to the base's file with what became of that
-file. Where that is a conflict, or the base's file is not at hand, each hunk is
+git merges what the patch does to the release's file with what became of that
+file. Where that is a conflict, or the release's file is not at hand, each hunk is
 put where its lines stand, if that is one place. Either way the result's own
 difference must be the patch's: the same lines removed and added, in the same
 order, each inside the same function or class.
@@ -97,7 +97,7 @@ def compare(step: Step, target: bytes, made: Section, content: bytes) -> Fit:
     """
     section, path = step.section, step.section.path
     if not step.known:
-        told = f"{path}: the base's file is not at hand to compare functions"
+        told = f"{path}: the release's file is not at hand to compare functions"
         return Fit(verdict=Verdict.MOVED, evidence=(told,), content=content)
     got = changed(made, target, content)
     wanted = changed(section, step.before or b"", step.after or b"")

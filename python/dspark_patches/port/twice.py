@@ -36,16 +36,16 @@ def tested(report: Report, target: Target, notify: Callable[[str], None]) -> Rep
         root = Path(scratch)
         make.build(root, target.package, report.merged)
         merged = Target(kind="tree", root=root, python=target.python)
-        after = trial(merged, named=report.base, notify=notify)
+        after = trial(merged, named=report.release, notify=notify)
     failed = [held for held in after.tests if held.status in ("failed", "error")]
     if failed and all(held.status == "error" for held in after.tests):
         raise Precondition(
-            f"the tests of {report.base} cannot be run with {after.python}",
+            f"the tests of {report.release} cannot be run with {after.python}",
             cause=failed[0].reason,
             next_step="name an interpreter that has SGLang's packages with --python, "
             "or judge the lines alone with --no-test",
         )
-    before = trial(target, named=report.base, notify=notify) if failed else after
+    before = trial(target, named=report.release, notify=notify) if failed else after
     return msgspec.structs.replace(
         report,
         tested=True,
@@ -55,7 +55,7 @@ def tested(report: Report, target: Target, notify: Callable[[str], None]) -> Rep
 
 def _judged(one: PatchVerdict, failed: list[Held], before: Trial) -> PatchVerdict:
     """The verdict after the tests that a patch names, or whose files it adds."""
-    added = {section.path for section in one.patch.mail.sections}
+    added = {section.path for section in one.patch.file.sections}
     own = [
         held
         for held in failed

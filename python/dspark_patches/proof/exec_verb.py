@@ -34,7 +34,7 @@ def command(tree: Path, arguments: tuple[str, ...]) -> None:
     if not (root / "python" / "sglang").is_dir():
         raise Usage(
             f"{tree} holds no python/sglang",
-            next_step="make a tree with `dspark-patches verify BASE --keep DIR`",
+            next_step="make a tree with `dspark-patches verify RELEASE --keep DIR`",
         )
     environment = runner.environment(root)
     os.chdir(root)

@@ -22,12 +22,12 @@ _NEVER = {"ImportError", "SyntaxError"}
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """The tests' outcomes, by test id, in one tree of a base.
+    """The tests' outcomes, by test id, in one tree of a release.
 
     ``seconds`` is the time of building the tree and running the tests.
     """
 
-    base: str
+    release: str
     tree: str
     outcomes: dict[str, Outcome]
     seconds: float = 0.0
@@ -58,7 +58,7 @@ class TestProof(msgspec.Struct, frozen=True, kw_only=True):
 class PatchProof(msgspec.Struct, frozen=True, kw_only=True):
     """What was seen of one patch; ``left_out`` are files that no wheel carries."""
 
-    base: str
+    release: str
     patch: str
     kind: Literal["fix", "test"]
     red: bool
@@ -85,10 +85,10 @@ def judge(
     for patch in loaded.patches:
         evidence = [runs[PRISTINE], *(runs[tree_of(c)] for c in patch.controls)]
         tests = _tests(patch, evidence, runs[PATCHED])
-        left_out = (s.path for s in patch.mail.sections if not in_wheels(s.path))
+        left_out = (s.path for s in patch.file.sections if not in_wheels(s.path))
         proofs.append(
             PatchProof(
-                base=loaded.base,
+                release=loaded.release,
                 patch=patch.name,
                 kind=patch.kind,
                 red=_is_red(patch, tests),
@@ -100,11 +100,11 @@ def judge(
         found = (*_general(patch, tests), *_per_test(tests, evidence, runs[PATCHED]))
         findings += (
             Finding(
-                base=loaded.base,
+                release=loaded.release,
                 patch=patch.name,
-                file=f"patches/{loaded.base}/{patch.name}.patch",
+                file=f"patches/{loaded.release}/{patch.name}.patch",
                 what=what,
-                mend=hint,
+                hint=hint,
                 detail=detail,
             )
             for what, hint, detail in found
@@ -118,10 +118,10 @@ def _unnamed(loaded: Series, patched: Run) -> Iterable[Finding]:
     for name, outcome in patched.outcomes.items():
         if not any(selects(selector, name) for selector in selectors):
             yield Finding(
-                base=loaded.base,
+                release=loaded.release,
                 file=name.split("::")[0],
                 what=f"no patch names {name}",
-                mend="name it in the Regression-Test trailer of the patch "
+                hint="name it in the Regression-Test trailer of the patch "
                 "that it proves",
                 detail=outcome.detail,
             )
@@ -168,7 +168,7 @@ def _general(
 ) -> Iterable[tuple[str, str, str]]:
     red_on = {tree for test in tests for tree in test.red_on}
     if not patch.tests:
-        yield "the mail names no test", "add a Regression-Test trailer", ""
+        yield "the patch names no test", "add a Regression-Test trailer", ""
     if patch.kind == "test" and not patch.controls:
         what = "a test-only patch needs a control"
         yield what, "add a diff below controls/ that brings the defect back", ""

@@ -18,7 +18,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         type: the exception's class name.
         message: what it says, after the subtest that it arose in, if any.
-        bases: the names of that class and all its bases; empty when there was
+        releases: the names of that class and all its releases; empty when there was
             no exception, as after a crash.
         frame: the innermost frame's file, relative to the tree; empty outside.
         fixture: ``setUpClass`` and the like, ``collection``, or ``process``;

@@ -59,7 +59,7 @@ class Report:
         inside = file.startswith(self.tree + os.sep)
         return {
             "type": type(error).__name__,
-            "bases": [base.__name__ for base in type(error).__mro__],
+            "bases": [release.__name__ for release in type(error).__mro__],
             "message": f"{subtest} {shown}" if subtest else str(shown),
             "frame": os.path.relpath(file, self.tree) if inside else "",
             "traceback": "".join(shown.format()),

@@ -25,7 +25,7 @@ _WIDTH = max(len(word) for word, _ in _MEANING.values())
 @click.command(name="test")
 @options.target
 @options.python
-@options.base
+@options.release
 @click.option(
     "--timeout",
     type=click.FloatRange(1),
@@ -46,7 +46,7 @@ def command(
 ) -> None:
     """Run the regression tests on TARGET, patched or not, on a CPU.
 
-    The tests are those of TARGET's base, or of the nearest one. They run on a
+    The tests are those of TARGET's release, or of the nearest one. They run on a
     copy, with --python, whose packages SGLang's modules need; TARGET stays as
     it is, but its code is run.
 
@@ -72,7 +72,7 @@ def command(
 
 def _print(form: str, found: Trial) -> None:
     """Print what every test said, patch by patch."""
-    report.line(f"the tests of {found.base} on {found.target}, with {found.python}")
+    report.line(f"the tests of {found.release} on {found.target}, with {found.python}")
     patch = None
     for held in sorted(found.tests, key=lambda held: held.patch):
         if held.patch != patch:
@@ -81,7 +81,7 @@ def _print(form: str, found: Trial) -> None:
         _print_test(held)
         if form == "github" and held.status in ("failed", "error"):
             message = f"{held.test}: {held.reason}"
-            report.annotation("error", message, title=f"test {found.base}")
+            report.annotation("error", message, title=f"test {found.release}")
     told = report.counts(held.status for held in found.tests)
     report.line(f"ok: {told}" if found.holds else f"not all hold: {told}")
     if {held.status for held in found.tests} == {"error"}:

@@ -40,10 +40,10 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
-    """What the tests of a base's series said of a target."""
+    """What the tests of a release's series said of a target."""
 
     target: str
-    base: str
+    release: str
     how: str
     python: str
     tests: tuple[Held, ...]
@@ -62,28 +62,28 @@ def trial(
     timeout: float = runner.TIMEOUT,
     notify: Callable[[str], None] = lambda message: None,
 ) -> Trial:
-    """Run the regression tests of a base's series on a target.
+    """Run the regression tests of a release's series on a target.
 
     Args:
         target: the target; it is only read.
-        named: the base whose tests to run; found out unless told, and on a
-            tree that is no known base, those of the nearest.
+        named: the release whose tests to run; found out unless told, and on a
+            tree that is no known release, those of the nearest.
         timeout: seconds for all of them.
         notify: told before something slow begins.
 
     Raises:
-        Usage: there is no such base, or it has no series.
-        Precondition: no base is near, or the interpreter does not start.
+        Usage: there is no such release, or it has no series.
+        Precondition: no release is near, or the interpreter does not start.
     """
     identity = View(target, named).identity
-    base = identity.base or identity.near
-    if not base:
+    release = identity.release or identity.near
+    if not release:
         raise Precondition(
             f"{target.root} is no release that we know",
             cause=identity.how,
-            next_step="name the base whose tests to run with --base",
+            next_step="name the release whose tests to run with --base",
         )
-    loaded = series.load(releases.find(base))
+    loaded = series.load(releases.find(release))
     python = target.python or sys.executable
     files = make.tests(loaded)
     chosen = sorted(path for path in files if path.startswith("test/"))
@@ -94,7 +94,7 @@ def trial(
         outcomes = runner.run(Path(scratch), chosen, python=python, timeout=timeout)
     held = tuple(_held(loaded, outcome) for outcome in outcomes)
     where, how = str(target.root), identity.how
-    return Trial(target=where, base=base, how=how, python=python, tests=held)
+    return Trial(target=where, release=release, how=how, python=python, tests=held)
 
 
 def _held(loaded: Series, outcome: Outcome) -> Held:

@@ -19,7 +19,7 @@ import msgspec
 from ..errors import Precondition
 from ..findings import Finding
 from ..model import series
-from ..model.releases import Base
+from ..model.releases import Release
 from ..model.series import Series
 from ..trees import make as trees
 from ..trees.make import PATCHED, PRISTINE
@@ -60,11 +60,11 @@ class Observer:
     def judged(
         self, proofs: tuple[PatchProof, ...], findings: tuple[Finding, ...]
     ) -> None:
-        """A base is done."""
+        """A release is done."""
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """What was seen of every base; ``ok`` when nothing is amiss."""
+    """What was seen of every release; ``ok`` when nothing is amiss."""
 
     ok: bool
     results: tuple[PatchProof, ...]
@@ -74,7 +74,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """One tree to build, and the tests to run in it."""
 
-    base: str
+    release: str
     tree: str
     package: Path
     files: trees.Files
@@ -82,29 +82,29 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def verify(
-    bases: Sequence[Base],
+    releases: Sequence[Release],
     options: Options,
     observer: Observer,
-    load: Callable[[Base], Series] = series.load,
+    load: Callable[[Release], Series] = series.load,
 ) -> Report:
-    """Verify the series of these bases.
+    """Verify the series of these releases.
 
     Args:
-        bases: the bases.
+        releases: the releases.
         options: how to run.
         observer: told what happens.
-        load: reads a base's series; may add tests to its patches.
+        load: reads a release's series; may add tests to its patches.
 
     Raises:
-        Usage: a base has no series.
-        BadInput: a mail, control, lock or wheel is broken.
+        Usage: a release has no series.
+        BadInput: a patch, control, lock or wheel is broken.
         Precondition: a wheel cannot be had, or a tree not be written.
-        Conflict: a patch or control does not fit its base.
+        Conflict: a patch or control does not fit its release.
     """
-    loaded = {base.tag: load(base) for base in bases}
+    loaded = {release.tag: load(release) for release in releases}
     plans = {
-        base.tag: plan(loaded[base.tag], trees.released(base, observer.note))
-        for base in bases
+        release.tag: plan(loaded[release.tag], trees.released(release, observer.note))
+        for release in releases
     }
     observer.planned(sum(map(len, plans.values())))
     runs: dict[str, dict[str, Run]] = {tag: {} for tag in plans}
@@ -113,10 +113,12 @@ def verify(
     with closing(_run_all(everything, options)) as finished:
         for run in finished:
             observer.ran(run)
-            runs[run.base][run.tree] = run
-            if len(runs[run.base]) == len(plans[run.base]):
-                judged[run.base] = proof.judge(loaded[run.base], runs[run.base])
-                observer.judged(*judged[run.base])
+            runs[run.release][run.tree] = run
+            if len(runs[run.release]) == len(plans[run.release]):
+                judged[run.release] = proof.judge(
+                    loaded[run.release], runs[run.release]
+                )
+                observer.judged(*judged[run.release])
     results = tuple(proof for tag in plans for proof in judged[tag][0])
     findings = tuple(finding for tag in plans for finding in judged[tag][1])
     return Report(ok=not findings, results=results, findings=findings)
@@ -131,7 +133,7 @@ def plan(loaded: Series, released: trees.Released) -> tuple[Plan, ...]:
         selectors |= {trees.tree_of(c): patch.tests for c in patch.controls}
     return tuple(
         Plan(
-            base=loaded.base,
+            release=loaded.release,
             tree=name,
             package=released.package,
             files=content,
@@ -206,7 +208,7 @@ def _run(plan: Plan, options: Options, server: Server) -> Run:
             root, plan.selectors, timeout=options.timeout, server=server
         )
     return Run(
-        base=plan.base,
+        release=plan.release,
         tree=plan.tree,
         outcomes={outcome.id: outcome for outcome in outcomes},
         seconds=time.monotonic() - started,
@@ -219,7 +221,7 @@ def _folder(plan: Plan, keep: Path | None) -> Iterator[Path]:
         with tempfile.TemporaryDirectory(prefix="dspark-tree-") as scratch:
             yield Path(scratch)
         return
-    root = keep / plan.base / plan.tree.replace(" ", "-")
+    root = keep / plan.release / plan.tree.replace(" ", "-")
     try:
         root.mkdir(parents=True)
     except OSError as error:

@@ -28,7 +28,7 @@ from .judgement import PatchProof, Run
 
 
 @click.command(name="verify")
-@click.argument("base", nargs=-1)
+@click.argument("release", nargs=-1)
 @shared.form
 @click.option(
     "--jobs",
@@ -49,34 +49,34 @@ from .judgement import PatchProof, Run
     "--keep",
     type=click.Path(path_type=Path, file_okay=False, resolve_path=True),
     metavar="DIR",
-    help="Keep the trees below DIR, as DIR/BASE/pristine and so on.",
+    help="Keep the trees below DIR, as DIR/RELEASE/pristine and so on.",
 )
 @click.pass_context
 def command(
     context: click.Context,
-    base: tuple[str, ...],
+    release: tuple[str, ...],
     form: str,
     jobs: int,
     timeout: float,
     keep: Path | None,
 ) -> None:
-    """Show that every patch of a BASE is needed and works.
+    """Show that every patch of a RELEASE is needed and works.
 
-    Each base's released wheel is downloaded once. Its regression tests must
+    Each release's wheel is downloaded once. Its regression tests must
     fail on the released code, for the right reason, and pass on the patched
-    code. With no BASE, every base that has a series is verified.
+    code. With no RELEASE, every release that has a series is verified.
 
     \b
     Examples:
-      dspark-patches verify                      all bases
-      dspark-patches verify v0.5.16              one base
+      dspark-patches verify                      all releases
+      dspark-patches verify v0.5.16              one release
       dspark-patches verify --format json        for a program
       dspark-patches verify v0.5.16 --keep /tmp/trees
       dspark-patches exec /tmp/trees/v0.5.16/patched test/.../test_x.py -f
 
     Ends with 0 when all is proven, 1 when not, 3 when it could not be tried.
     """
-    chosen = releases.chosen(base)
+    chosen = releases.chosen(release)
     options = job.Options(jobs=jobs, timeout=timeout, keep=keep)
     with Reporter(form) as reporter:
         seen = job.verify(chosen, options, reporter)
@@ -118,7 +118,7 @@ class Reporter(job.Observer):
 
     def ran(self, run: Run) -> None:
         told = report.counts(outcome.status for outcome in run.outcomes.values())
-        self.note(f"{run.base}: {run.tree}: {told} ({run.seconds:.0f} s)")
+        self.note(f"{run.release}: {run.tree}: {told} ({run.seconds:.0f} s)")
         self._progress.advance(self._task)
 
     def judged(
@@ -144,7 +144,7 @@ class Reporter(job.Observer):
         if self._form == "json":
             report.json(seen)
             return
-        tags = ", ".join(dict.fromkeys(result.base for result in seen.results))
+        tags = ", ".join(dict.fromkeys(result.release for result in seen.results))
         proven = sum(result.red and result.green for result in seen.results)
         seconds = time.monotonic() - self._started
         told = f"{proven} of {len(seen.results)} patches red, then green "
@@ -154,7 +154,7 @@ class Reporter(job.Observer):
 
 
 def _table(proofs: tuple[PatchProof, ...]) -> Table:
-    table = Table(title=proofs[0].base, title_justify="left", box=SIMPLE)
+    table = Table(title=proofs[0].release, title_justify="left", box=SIMPLE)
     table.add_column("patch", overflow="fold")
     for name in ("kind", "red", "green"):
         table.add_column(name)

@@ -14,7 +14,7 @@ from ..errors import Conflict, Precondition
 from ..model import lock, series
 from ..model.diff import ZEROS, Section
 from ..model.patching import forward
-from ..model.releases import Base
+from ..model.releases import Release
 from ..model.series import Control, Series
 from . import wheels
 from .wheels import Released
@@ -36,27 +36,27 @@ def tree_of(control: Control) -> str:
 
 
 def released(
-    base: Base, notify: Callable[[str], None] = lambda message: None
+    release: Release, notify: Callable[[str], None] = lambda message: None
 ) -> Released:
-    """The base's released tree, its touched files verified against the lock.
+    """The released tree, its touched files verified against the lock.
 
-    A base that has no lock yet is taken as its wheel is.
+    A release that has no lock yet is taken as its wheel is.
 
     Raises:
         Precondition: the wheel cannot be had, or the files are not the locked
             ones.
         BadInput: the wheel or the lock is broken.
     """
-    if not lock.path_of(base).exists():
-        return wheels.obtain(base, notify=notify)
-    locked = lock.load(base)
-    found = wheels.obtain(base, locked.wheel.sha256, notify)
-    wheels.verify_files(found, locked.base_blobs(in_wheel=True))
+    if not lock.path_of(release).exists():
+        return wheels.obtain(release, notify=notify)
+    locked = lock.load(release)
+    found = wheels.obtain(release, locked.wheel.sha256, notify)
+    wheels.verify_files(found, locked.released_blobs(in_wheel=True))
     return found
 
 
 def make(
-    base: Base,
+    release: Release,
     name: str,
     root: Path,
     notify: Callable[[str], None] = lambda message: None,
@@ -65,11 +65,11 @@ def make(
 
     Raises:
         Precondition: the wheel cannot be had, or the tree not be written.
-        BadInput: a mail, the lock or the wheel is broken.
-        Conflict: a patch does not fit its base.
+        BadInput: a patch, the lock or the wheel is broken.
+        Conflict: a patch does not fit its release.
     """
-    found = released(base, notify)
-    build(root, found.package, recipes(series.load(base), found.root)[name])
+    found = released(release, notify)
+    build(root, found.package, recipes(series.load(release), found.root)[name])
 
 
 def build(root: Path, package: Path, files: Mapping[str, bytes | None]) -> None:
@@ -101,7 +101,7 @@ def recipes(loaded: Series, root: Path) -> dict[str, Files]:
 
     Args:
         loaded: the series.
-        root: its base's released tree.
+        root: the released tree.
 
     Raises:
         Conflict: a patch or control does not fit.
@@ -109,10 +109,10 @@ def recipes(loaded: Series, root: Path) -> dict[str, Files]:
     made: dict[str, Files] = {}
     files: Files = {}
     for patch in loaded.patches:
-        source = f"{loaded.base}/{patch.name}"
-        files = after(files, root, patch.mail.sections, source)
+        source = f"{loaded.release}/{patch.name}"
+        files = after(files, root, patch.file.sections, source)
         for control in patch.controls:
-            source = f"{loaded.base}/{control.name}"
+            source = f"{loaded.release}/{control.name}"
             made[tree_of(control)] = after(files, root, control.sections, source)
     return {PATCHED: files, PRISTINE: dict(tests(loaded)), **made}
 
@@ -150,7 +150,7 @@ def tests(loaded: Series) -> dict[str, bytes]:
     """The tests and the test kit that a series adds, as it leaves them."""
     found: Files = {}
     for patch in loaded.patches:
-        for section in patch.mail.sections:
+        for section in patch.file.sections:
             path = section.path
             if series.is_test(path) and (section.old == ZEROS or path in found):
                 found[path] = forward(found.get(path), section)

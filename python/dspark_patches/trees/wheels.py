@@ -1,9 +1,9 @@
-"""The released files of a base, out of its wheel and into a cache.
+"""The released files of a release, out of its wheel and into a cache.
 
 A wheel is downloaded by pip, checked, unpacked without trust and dropped: what is
 kept is the tree in the repository's layout, ``python/sglang/...``, in a folder
 named after the wheel's hash. It appears by one rename, so that a cache entry is
-whole or absent, also when two processes prepare the same base at once.
+whole or absent, also when two processes prepare the same release at once.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
 from ..errors import BadInput, Precondition, is_disk_full
 from ..model.diff import blob_id
-from ..model.releases import Base
+from ..model.releases import Release
 
 PACKAGE = "sglang"
 
@@ -43,7 +43,7 @@ _ABANDONED_AFTER = 24 * 3600
 
 
 class Released(msgspec.Struct, frozen=True):
-    """A base's tree as released; never to be written to.
+    """A release's tree as released; never to be written to.
 
     Attributes:
         root: the folder that holds ``python/sglang``.
@@ -60,7 +60,7 @@ class Released(msgspec.Struct, frozen=True):
 
 
 def cache_dir() -> Path:
-    """Where prepared bases are kept: ``DSPARK_CACHE``, else the user's cache."""
+    """Where prepared releases are kept: ``DSPARK_CACHE``, else the user's cache."""
     override = os.environ.get("DSPARK_CACHE")
     if override:
         return Path(override).expanduser().absolute()
@@ -68,15 +68,15 @@ def cache_dir() -> Path:
 
 
 def obtain(
-    base: Base,
+    release: Release,
     sha256: str = "",
     notify: Callable[[str], None] = lambda message: None,
 ) -> Released:
-    """The base's released tree, from the cache or, once, from its wheel.
+    """The released tree, from the cache or, once, from its wheel.
 
     Args:
-        base: the base.
-        sha256: the wheel's hash as locked; empty while the base has no lock,
+        release: the release.
+        sha256: the wheel's hash as locked; empty while the release has no lock,
             when the wheel is downloaded to learn it.
         notify: told before something slow begins.
 
@@ -85,17 +85,17 @@ def obtain(
             not fit on the disk.
         BadInput: the wheel is broken or hostile.
     """
-    folder = cache_dir() / "bases" / base.tag
+    folder = cache_dir() / "releases" / release.tag
     if sha256 and (folder / sha256[:_PREFIX]).is_dir():
         return Released(folder / sha256[:_PREFIX], sha256)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         _drop_abandoned(folder)
         with tempfile.TemporaryDirectory(prefix=".tmp-", dir=folder) as scratch:
-            notify(f"{base.tag}: downloading {base.wheel}")
-            wheel = _download(base, Path(scratch))
+            notify(f"{release.tag}: downloading {release.wheel}")
+            wheel = _download(release, Path(scratch))
             found = _checked_hash(wheel, sha256)
-            notify(f"{base.tag}: unpacking")
+            notify(f"{release.tag}: unpacking")
             tree = Path(scratch, "tree")
             unpack(wheel, tree / "python")
             return Released(_moved(tree, folder / found[:_PREFIX]), found)
@@ -149,16 +149,16 @@ def unpack(wheel: Path, to: Path) -> None:
         raise BadInput(f"{wheel.name} holds no package {PACKAGE!r}")
 
 
-def download_arguments(base: Base) -> list[str]:
+def download_arguments(release: Release) -> list[str]:
     """pip's arguments for exactly the pinned wheel, whatever Python runs this.
 
     Raises:
         BadInput: the pin is no wheel's name.
     """
     try:
-        name, version, _, tags = parse_wheel_filename(base.wheel)
+        name, version, _, tags = parse_wheel_filename(release.wheel)
     except InvalidWheelFilename as error:
-        raise BadInput(f"bases.toml: {base.tag}: {error}") from error
+        raise BadInput(f"releases.toml: {release.tag}: {error}") from error
     tag = sorted(tags, key=str)[0]
     implementation, python = tag.interpreter[:2], tag.interpreter[2:]
     return [
@@ -186,24 +186,24 @@ def _moved(tree: Path, root: Path) -> Path:
     return root
 
 
-def _download(base: Base, to: Path) -> Path:
+def _download(release: Release, to: Path) -> Path:
     done = subprocess.run(
-        [sys.executable, "-m", "pip", *download_arguments(base), "--dest", str(to)],
+        [sys.executable, "-m", "pip", *download_arguments(release), "--dest", str(to)],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         errors="replace",
         check=False,
     )
-    wheel = to / base.wheel
+    wheel = to / release.wheel
     if done.returncode == 0 and wheel.is_file():
         return wheel
     if os.strerror(errno.ENOSPC) in done.stderr:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     said = [line for line in done.stderr.splitlines() if line.strip()]
     raise Precondition(
-        f"{base.wheel} could not be downloaded",
-        cause="\n".join(said[-3:]) or f"pip did not bring {base.wheel}",
+        f"{release.wheel} could not be downloaded",
+        cause="\n".join(said[-3:]) or f"pip did not bring {release.wheel}",
         next_step="check the network and run again, or put the wheel into a folder "
         "and name it in PIP_FIND_LINKS",
     )

@@ -15,9 +15,9 @@ from pathlib import Path
 from ..errors import Conflict
 from ..git import Git
 from ..model import diff
-from ..model import mail as mails
+from ..model import patch_file as patch_files
 from ..model.diff import Section
-from ..model.mail import Mail
+from ..model.patch_file import PatchFile
 from ..model.patching import forward
 
 # Without a diffstat git writes no "---" line: a blank line ends the message.
@@ -35,7 +35,7 @@ FORMAT_PATCH = (
     "-U3",
 )
 
-_BASE_DATE = "Thu, 1 Jan 2026 00:00:00 +0000"
+_RELEASE_DATE = "Thu, 1 Jan 2026 00:00:00 +0000"
 
 
 class Workshop:
@@ -69,7 +69,7 @@ class Workshop:
         self._git.run("read-tree", "--empty")
         for path, content in files.items():
             self.put(path, modes[path], content)
-        return self._commit((), f"{message}\n", _BASE_DATE)
+        return self._commit((), f"{message}\n", _RELEASE_DATE)
 
     def snapshot(
         self, root: Path, folder: str, executables: Iterable[str], message: str
@@ -87,7 +87,7 @@ class Workshop:
         git.run("add", "--all", "--force", "--", folder)
         for path in executables:
             git.run("update-index", "--chmod=+x", "--", path)
-        return self._commit((), f"{message}\n", _BASE_DATE)
+        return self._commit((), f"{message}\n", _RELEASE_DATE)
 
     def load(self, commit: str) -> None:
         """Let the index hold the tree of ``commit``."""
@@ -107,7 +107,7 @@ class Workshop:
 
         Args:
             sections: the diff.
-            source: the mail that it comes from, for errors.
+            source: the patch that it comes from, for errors.
 
         Raises:
             Conflict: a file is not the one that the diff was written for.
@@ -125,10 +125,13 @@ class Workshop:
                     cause=f"{failure.message}: {failure.cause}",
                 ) from failure
 
-    def commit(self, parent: str, mail: Mail) -> str:
-        """A commit of the index that says what ``mail`` says."""
+    def commit(self, parent: str, patch_file: PatchFile) -> str:
+        """A commit of the index that says what ``patch`` says."""
         return self._commit(
-            (parent,), mails.commit_message(mail), mail.date, mail.author
+            (parent,),
+            patch_files.commit_message(patch_file),
+            patch_file.date,
+            patch_file.author,
         )
 
     def restate(self, tree: str, parent: str, message: str, date: str) -> str:
@@ -136,12 +139,12 @@ class Workshop:
         return self._commit((parent,), message, date, tree=tree)
 
     def compare(self, before: str, after: str) -> bytes:
-        """The diff between two commits, as mails have it."""
+        """The diff between two commits, as patches have it."""
         options = ("--full-index", "--no-renames", "--no-ext-diff", "--no-textconv")
         return self._git.run("diff", *options, "-U3", before, after)
 
     def format(self, commit: str) -> bytes:
-        """The commit as a mail; an empty commit has no diff."""
+        """The commit as a patch; an empty commit has no diff."""
         return self._git.run("format-patch", "--stdout", *FORMAT_PATCH, "-1", commit)
 
     def _commit(
@@ -149,7 +152,7 @@ class Workshop:
         parents: Iterable[str],
         message: str,
         date: str,
-        author: str = mails.AUTHOR,
+        author: str = patch_files.AUTHOR,
         tree: str = "",
     ) -> str:
         name, _, address = author.removesuffix(">").partition(" <")

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 Answer = dict[str, Any]
-# By base, by kind of tree.
+# By release, by kind of tree.
 Seen = dict[str, dict[str, list[Answer]]]
 
 _COLUMNS = (

@@ -1,8 +1,8 @@
-"""The mails of a series: what ``git format-patch`` writes, read strictly.
+"""The patches of a series: what ``git format-patch`` writes, read strictly.
 
 The one canonical form is git's own output for the options that the export
-pins: ``render(parse(data)) == data`` holds for every mail that is accepted,
-and ``parse(render(mail)) == mail`` for every mail that can be written. With
+pins: ``render(parse(data)) == data`` holds for every patch that is accepted,
+and ``parse(render(patch)) == patch`` for every patch that can be written. With
 no diffstat git writes no ``---`` line; a blank line ends the message.
 """
 
@@ -39,8 +39,8 @@ _BREAKS = re.compile(r"---|diff -|Index: |>?From |\[PATCH\]\s")
 _IN_BODY_HEADER = re.compile(r"(From|Date|Subject):", re.IGNORECASE)
 
 
-class Mail(msgspec.Struct, frozen=True, kw_only=True):
-    """One patch as a mail; ``body`` has neither trailers nor a final newline."""
+class PatchFile(msgspec.Struct, frozen=True, kw_only=True):
+    """One patch as a file; ``body`` has neither trailers nor a final newline."""
 
     subject: str
     date: str
@@ -54,8 +54,8 @@ class Mail(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(value for name, value in self.trailers if name == key)
 
 
-def parse(data: bytes, name: str = "mail") -> Mail:
-    """Read one mail.
+def parse(data: bytes, name: str = "patch") -> PatchFile:
+    """Read one patch.
 
     Args:
         data: its bytes.
@@ -82,7 +82,7 @@ def parse(data: bytes, name: str = "mail") -> Mail:
     if any(not 0 < len(word) <= _WORD for word in subject.split(" ")):
         _bad(name, 4, f"a subject has single spaces and words of at most {_WORD}")
     body, trailers = _body(lines[end + 1 : -1], end + 2, name)
-    mail = Mail(
+    patch_file = PatchFile(
         subject=subject,
         date=date,
         author=author,
@@ -90,42 +90,42 @@ def parse(data: bytes, name: str = "mail") -> Mail:
         trailers=trailers,
         sections=sections,
     )
-    if (written := joined(mail)) != data:
+    if (written := joined(patch_file)) != data:
         number = os.path.commonprefix([written, data]).count(b"\n") + 1
         _bad(name, number, "git writes this line otherwise")
-    return mail
+    return patch_file
 
 
-def render(mail: Mail) -> bytes:
-    """The bytes of a mail, as git writes them.
+def render(patch_file: PatchFile) -> bytes:
+    """The bytes of a patch, as git writes them.
 
     Raises:
-        Malformed: the mail has a value that no canonical mail can hold.
+        Malformed: the patch has a value that no canonical patch can hold.
     """
-    data = joined(mail)
-    if parse(data) != mail:
-        raise Malformed("mail", 0, "it cannot be written and read back")
+    data = joined(patch_file)
+    if parse(data) != patch_file:
+        raise Malformed("patch", 0, "it cannot be written and read back")
     return data
 
 
-def joined(mail: Mail) -> bytes:
-    """The bytes of a mail that :func:`parse` accepted."""
+def joined(patch_file: PatchFile) -> bytes:
+    """The bytes of a patch that :func:`parse` accepted."""
     subject = textwrap.fill(
-        mail.subject,
+        patch_file.subject,
         _SUBJECT_WIDTH,
         initial_indent=_SUBJECT,
         subsequent_indent=" ",
         break_long_words=False,
         break_on_hyphens=False,
     )
-    head = f"{_FIRST_LINE}\nFrom: {mail.author}\nDate: {mail.date}\n{subject}\n\n"
-    text = f"{head}{_text(mail)}\n\n".encode("utf-8", "surrogatepass")
-    return text + b"".join(section.text for section in mail.sections)
+    head = f"{_FIRST_LINE}\nFrom: {patch_file.author}\nDate: {patch_file.date}\n{subject}\n\n"
+    text = f"{head}{_text(patch_file)}\n\n".encode("utf-8", "surrogatepass")
+    return text + b"".join(section.text for section in patch_file.sections)
 
 
-def commit_message(mail: Mail) -> str:
-    """The commit message that a mail stands for."""
-    return f"{mail.subject}\n\n{_text(mail)}\n"
+def commit_message(patch_file: PatchFile) -> str:
+    """The commit message that a patch stands for."""
+    return f"{patch_file.subject}\n\n{_text(patch_file)}\n"
 
 
 def parse_control(data: bytes, name: str = "diff") -> tuple[str, tuple[Section, ...]]:
@@ -145,7 +145,7 @@ def parse_control(data: bytes, name: str = "diff") -> tuple[str, tuple[Section, 
 
 
 def canonical_date(text: str) -> str:
-    """``text`` as git writes a mail's date, or an empty string."""
+    """``text`` as git writes a patch's date, or an empty string."""
     try:
         when = email.utils.parsedate_to_datetime(text)
         if when.tzinfo is None or when < datetime(1970, 1, 2, tzinfo=timezone.utc):
@@ -164,9 +164,9 @@ def _apart(data: bytes, name: str, first: int = 1) -> tuple[bytes, tuple[Section
     return head + b"\n", diff.parse(data[len(head) + 1 :], name, number)
 
 
-def _text(mail: Mail) -> str:
-    trailers = "\n".join(f"{key}: {value}" for key, value in mail.trailers)
-    return "\n\n".join(filter(None, [mail.body, trailers]))
+def _text(patch_file: PatchFile) -> str:
+    trailers = "\n".join(f"{key}: {value}" for key, value in patch_file.trailers)
+    return "\n\n".join(filter(None, [patch_file.body, trailers]))
 
 
 def _bad(name: str, number: int, what: str) -> NoReturn:

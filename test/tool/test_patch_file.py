@@ -1,4 +1,4 @@
-"""Mails are read strictly, and reading and writing are inverse."""
+"""Patches are read strictly, and reading and writing are inverse."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ import contextlib
 
 import msgspec
 import pytest
-from factories import make_mail, make_repository
+from factories import make_patch_file, make_repository
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from mails import BODY, SUBJECT, TRAILERS, mail_values, sample
+from patch_files import BODY, SUBJECT, TRAILERS, patch_file_values, sample
 
 from dspark_patches.errors import BadInput, Failure
 from dspark_patches.lines import MAX_BYTES
-from dspark_patches.model import diff, mail
+from dspark_patches.model import diff, patch_file
 
 
-@given(mail_values())
-def test_parse_inverts_render(value: mail.Mail) -> None:
+@given(patch_file_values())
+def test_parse_inverts_render(value: patch_file.PatchFile) -> None:
     try:
-        data = mail.render(value)
+        data = patch_file.render(value)
     except BadInput:
         assume(False)
-    assert mail.parse(data) == value
+    assert patch_file.parse(data) == value
 
 
 CORRUPTION = st.tuples(
@@ -34,7 +34,7 @@ CORRUPTION = st.tuples(
 
 @settings(max_examples=500)
 @given(st.lists(CORRUPTION, min_size=1, max_size=3))
-def test_a_corrupt_mail_is_refused_or_read_exactly(changes: list) -> None:
+def test_a_corrupt_patch_is_refused_or_read_exactly(changes: list) -> None:
     data = sample()
     for how, at, noise in changes:
         data = {
@@ -45,10 +45,10 @@ def test_a_corrupt_mail_is_refused_or_read_exactly(changes: list) -> None:
             "double": data[:at] + data[max(0, at - 80) :],
         }[how]
     try:
-        value = mail.parse(data)
+        value = patch_file.parse(data)
     except Failure:
         return
-    assert mail.render(value) == data
+    assert patch_file.render(value) == data
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_what_is_not_canonical_is_named(old: bytes, new: bytes, what: str) -> No
     data = sample()
     assert old in data
     with pytest.raises(BadInput, match=what) as caught:
-        mail.parse(data.replace(old, new), "v0.5.16/0001-x.patch")
+        patch_file.parse(data.replace(old, new), "v0.5.16/0001-x.patch")
     assert str(caught.value).startswith("v0.5.16/0001-x.patch:")
 
 
@@ -102,7 +102,7 @@ def test_what_is_not_canonical_is_named(old: bytes, new: bytes, what: str) -> No
 )
 def test_broken_files_are_refused(data: bytes) -> None:
     with pytest.raises(BadInput):
-        mail.parse(data)
+        patch_file.parse(data)
 
 
 @pytest.mark.parametrize("count", [*range(7), 8, 9])
@@ -111,13 +111,13 @@ def test_a_message_that_breaks_off_is_refused(count: int) -> None:
     lines = head.splitlines(keepends=True)
     assert len(lines) == 11
     with pytest.raises(BadInput):
-        mail.parse(b"".join(lines[:count]) + b"diff --git " + rest)
+        patch_file.parse(b"".join(lines[:count]) + b"diff --git " + rest)
 
 
 def test_an_empty_message_is_refused() -> None:
     head, _, rest = sample().partition(b"The clock")
     with pytest.raises(BadInput, match="a message has paragraphs"):
-        mail.parse(head + b"\n" + rest[rest.index(b"diff --git ") :])
+        patch_file.parse(head + b"\n" + rest[rest.index(b"diff --git ") :])
 
 
 @pytest.mark.parametrize(
@@ -126,36 +126,36 @@ def test_an_empty_message_is_refused() -> None:
 def test_a_message_line_has_a_limit(size: int, refused: bool) -> None:
     data = sample().replace(b"The clock ticked twice.", b"x" * size + b"\nAnd more.")
     if refused:
-        with pytest.raises(BadInput, match="mail:6: the line is longer than 998"):
-            mail.parse(data)
+        with pytest.raises(BadInput, match="patch:6: the line is longer than 998"):
+            patch_file.parse(data)
     else:
-        assert mail.render(mail.parse(data)) == data
+        assert patch_file.render(patch_file.parse(data)) == data
 
 
 def test_prose_with_a_colon_is_no_trailer() -> None:
     data = sample()
     start, end = data.index(b"Upstream-Status: "), data.index(b"\n\ndiff --git")
-    value = mail.parse(data[:start] + b"Note: this is\nprose." + data[end:])
+    value = patch_file.parse(data[:start] + b"Note: this is\nprose." + data[end:])
     assert value.trailers == ()
     assert value.body.endswith("\n\nNote: this is\nprose.")
 
 
-@pytest.mark.parametrize("key", mail.KNOWN_TRAILERS)
+@pytest.mark.parametrize("key", patch_file.KNOWN_TRAILERS)
 def test_prose_among_known_trailers_is_refused(key: str) -> None:
     data = sample()
     start, end = data.index(b"Upstream-Status: "), data.index(b"\n\ndiff --git")
     last = f"{key}: this is\nprose.".encode()
     with pytest.raises(BadInput, match="stands among the trailers"):
-        mail.parse(data[:start] + last + data[end:])
+        patch_file.parse(data[:start] + last + data[end:])
 
 
 def test_known_trailers() -> None:
-    assert {"Fixes", "Refs"} < set(mail.KNOWN_TRAILERS)
+    assert {"Fixes", "Refs"} < set(patch_file.KNOWN_TRAILERS)
 
 
-def test_a_huge_mail_is_refused() -> None:
+def test_a_huge_patch_is_refused() -> None:
     with pytest.raises(BadInput, match="larger than"):
-        mail.parse(sample() + b"x" * MAX_BYTES + b"\n")
+        patch_file.parse(sample() + b"x" * MAX_BYTES + b"\n")
 
 
 @pytest.mark.parametrize(
@@ -168,13 +168,13 @@ def test_long_runs_end(line: bytes, place: bytes) -> None:
     at = data.index(place) + len(place)
     noise = line * (MAX_BYTES // 4 // len(line))
     with contextlib.suppress(BadInput):
-        mail.parse(data[:at] + noise + data[at:])
+        patch_file.parse(data[:at] + noise + data[at:])
 
 
 def test_a_failure_stays_short_whatever_the_line() -> None:
     data = sample().replace(b"b.py", b"/" * 1_000_000)
     with pytest.raises(BadInput, match="expected 'diff --git") as caught:
-        mail.parse(data)
+        patch_file.parse(data)
     assert len(str(caught.value)) < 200
 
 
@@ -183,13 +183,13 @@ def test_a_failure_stays_short_whatever_the_line() -> None:
 def test_git_writes_these_messages_the_same(
     tmp_path_factory: pytest.TempPathFactory, values: list
 ) -> None:
-    git = make_repository(tmp_path_factory.mktemp("git"), {"base": b""})
+    git = make_repository(tmp_path_factory.mktemp("git"), {"release": b""})
     written = []
     for number, (subject, body, trailers) in enumerate(values):
         section = diff.render_add(f"f{number}", b"x\n")
-        value = make_mail(section, subject=subject, body=body, trailers=trailers)
+        value = make_patch_file(section, subject=subject, body=body, trailers=trailers)
         with contextlib.suppress(BadInput):
-            written.append(mail.render(value))
+            written.append(patch_file.render(value))
     assume(written)
     git.run("am", "-q", stdin=b"".join(written))
     options = ("--full-index", "--zero-commit", "--no-signature", "--no-stat")
@@ -213,4 +213,4 @@ def test_git_writes_these_messages_the_same(
 )
 def test_what_cannot_be_read_back_is_not_written(changes: dict) -> None:
     with pytest.raises(BadInput):
-        mail.render(msgspec.structs.replace(make_mail(), **changes))
+        patch_file.render(msgspec.structs.replace(make_patch_file(), **changes))

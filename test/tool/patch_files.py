@@ -1,14 +1,14 @@
-"""Mails to try readers with: one sample, and strategies for many."""
+"""Patches to try readers with: one sample, and strategies for many."""
 
 from __future__ import annotations
 
 import string
 
-from factories import make_delete, make_edit, make_mail
+from factories import make_delete, make_edit, make_patch_file
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from dspark_patches.model import diff, mail
+from dspark_patches.model import diff, patch_file
 
 WORD = st.text(string.ascii_letters + string.digits + "_.,()'\"<>@", min_size=1)
 SUBJECT = st.lists(WORD.filter(lambda w: len(w) <= 60), min_size=1, max_size=20).map(
@@ -44,8 +44,8 @@ def sections(draw: st.DrawFn) -> tuple[diff.Section, ...]:
 
 
 @st.composite
-def mail_values(draw: st.DrawFn) -> mail.Mail:
-    return make_mail(
+def patch_file_values(draw: st.DrawFn) -> patch_file.PatchFile:
+    return make_patch_file(
         *draw(sections()),
         subject=draw(SUBJECT),
         body=draw(BODY),
@@ -54,8 +54,8 @@ def mail_values(draw: st.DrawFn) -> mail.Mail:
 
 
 def sample() -> bytes:
-    return mail.render(
-        make_mail(
+    return patch_file.render(
+        make_patch_file(
             diff.render_add("a/new.py", b"one\ntwo"),
             make_edit("b.py", b"x\n", b"y\nz\n"),
             make_delete("c.py", b"gone\n"),

@@ -1,4 +1,4 @@
-"""The table of bases, in the clone and in an installed distribution."""
+"""The table of releases, in the clone and in an installed distribution."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from dspark_patches.model import releases
 CLONE = Path(__file__).resolve().parents[2]
 
 
-def test_every_base_pins_a_wheel_of_its_own_version():
+def test_every_release_pins_a_wheel_of_its_own_version():
     known = releases.load()
     assert list(known) == [f"v0.5.{minor}" for minor in range(16, 24)]
-    for tag, base in known.items():
-        name, version, _, _ = parse_wheel_filename(base.wheel)
-        assert (base.tag, name, str(version)) == (tag, "sglang", base.version)
-        assert tag == f"v{base.version}"
+    for tag, release in known.items():
+        name, version, _, _ = parse_wheel_filename(release.wheel)
+        assert (release.tag, name, str(version)) == (tag, "sglang", release.version)
+        assert tag == f"v{release.version}"
 
 
 @pytest.mark.parametrize(
     ("name", "offer"),
     [("0.5.16", "v0.5.16"), ("v0.5.16 ", "v0.5.16"), ("V0.5.16", "v0.5.16"), ("x", "")],
 )
-def test_an_unknown_base_is_answered_with_the_nearest(name, offer):
+def test_an_unknown_release_is_answered_with_the_nearest(name, offer):
     with pytest.raises(Usage) as caught:
         releases.find(name)
     assert caught.value.cause == (offer and f"did you mean {offer}?")
@@ -47,19 +47,19 @@ def test_an_unknown_base_is_answered_with_the_nearest(name, offer):
     ],
 )
 def test_a_broken_table_is_refused(tmp_path, table):
-    path = tmp_path / "bases.toml"
+    path = tmp_path / "releases.toml"
     path.write_text(f'["v1"]\n{table}')
-    with pytest.raises(BadInput, match="bases.toml"):
+    with pytest.raises(BadInput, match="releases.toml"):
         releases.load(path)
 
 
-def test_only_bases_with_a_mail_have_a_series(world):
-    with_mail, without = world.release("v0.5.16"), world.release("v0.5.17")
-    for base in (with_mail, without):
-        releases.series_dir(base).mkdir()
-    (releases.series_dir(with_mail) / "0001-x.patch").touch()
+def test_only_releases_with_a_patch_have_a_series(world):
+    with_patch_file, without = world.release("v0.5.16"), world.release("v0.5.17")
+    for release in (with_patch_file, without):
+        releases.series_dir(release).mkdir()
+    (releases.series_dir(with_patch_file) / "0001-x.patch").touch()
     (releases.series_dir(without) / "lock.toml").touch()
-    assert releases.with_series() == (with_mail,)
+    assert releases.with_series() == (with_patch_file,)
 
 
 def test_an_installed_distribution_finds_its_own_data(tmp_path):
