@@ -128,8 +128,10 @@ class TestWaitingRequest(PrefillTestCase):
                     # A cache that shares prefixes keeps a page where that is more.
                     keep = WINDOW if cache == "chunk" else max(WINDOW, page_size)
                     dead = (self.FRONTIER - keep) // page_size * page_size
+                    # Of the prompt, a tree has the whole pages.
+                    cached = 0 if cache == "chunk" else 4 // page_size * page_size
                     # A page is added to the tokens, and a slot must be left over.
-                    room = 2 * dead - self.HEADROOM - 1
+                    room = 2 * (dead - cached) - self.HEADROOM - 1
                     most = room // page_size * page_size - page_size
                     self.assertFalse(self.admits(rig, most + 1))
                     self.assert_evicted(reqs, 0, 0)
@@ -258,6 +260,36 @@ class TestWaitingRequest(PrefillTestCase):
                 mapping = rig.allocator.full_to_swa_index_mapping
                 window = row[prompt_len - WINDOW : prompt_len + WINDOW]
                 self.assertTrue(bool((mapping[window] > 0).all()))
+
+    def swa_room(self, rig) -> int:
+        """SWA slots that are free, or the tree's to give."""
+        tree = rig.tree_cache
+        return rig.allocator.swa_available_size() + tree.swa_evictable_size()
+
+    def test_prompt_that_many_share_is_counted_for_none(self):
+        # Each of its holders has left it behind, but it is freed once.
+        holders = "abcdefgh"
+        headroom = self.HEADROOM // 3 * (len(holders) + 1)
+        for cache, dead in product(prefix_cache_kinds()[1:], (20, 60)):
+            with self.subTest(cache=cache, dead=dead):
+                rig = self.make_rig(
+                    chunk=4 * CHUNK, sliding_window=WINDOW, cache=cache, max_reqs=9
+                )
+                reqs = [self.make_req(rig, 37, rid=rid) for rid in holders]
+                rig.submit(*reqs)
+                while len(reqs[0].output_ids) <= WINDOW + dead:
+                    rig.iterate(accepted=4)
+                leave_swa(rig, 0)
+                for prompt_len in range(600, WINDOW, -1):
+                    admitted = self.admits(rig, prompt_len)
+                    gained = self.swa_room(rig) + admitted * prompt_len
+                    if gained:
+                        break
+                if dead * len(holders) < headroom:
+                    self.assertEqual(gained, 0)
+                else:
+                    self.assertTrue(admitted)
+                    self.assertGreater(gained, prompt_len + 1 + headroom)
 
     def start_chunked(self, room: int, **options) -> tuple[PrefillRig, list[Req], Req]:
         """:meth:`start`, and a request whose first chunk is the tree's. Of the SWA
