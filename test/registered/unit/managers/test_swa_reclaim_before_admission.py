@@ -164,6 +164,25 @@ class TestWaitingRequest(PrefillTestCase):
                 self.assertFalse(self.admits(rig, 100, ignore_eos=ignore_eos))
                 self.assert_evicted(reqs, 0, 0)
 
+    def full_needed(self, rig, reqs, ignore_eos: bool) -> int:
+        """The least free full slots that admit a request; fewer leave ``reqs`` alone."""
+        full = rig.allocator.full_attn_allocator
+        for free, slot in enumerate(full.alloc(full.available_size()).split(1)):
+            if self.admits(rig, 100, ignore_eos=ignore_eos):
+                return free
+            self.assert_evicted(reqs, 0, 0)
+            full.free(slot)
+        self.fail("not admitted")
+
+    def test_full_side_decides_as_without_shortage(self):
+        for ignore_eos in (False, True):
+            with self.subTest(ignore_eos=ignore_eos):
+                rig, reqs = self.start()
+                rig.allocator.swa_attn_allocator.free(self.others)
+                needed = self.full_needed(rig, reqs, ignore_eos)
+                rig, reqs = self.start()
+                self.assertEqual(self.full_needed(rig, reqs, ignore_eos), needed)
+
     def leave_dead(self, rig, reqs, tokens: int) -> None:
         """Evict ``reqs`` but for the last ``tokens`` that each could give."""
         for req in reqs:
@@ -178,16 +197,20 @@ class TestWaitingRequest(PrefillTestCase):
         self.assertTrue(self.admits(rig, most))
 
     def test_short_prompt_needs_a_window(self):
-        rig, reqs = self.start()
-        self.leave_dead(rig, reqs, (self.HEADROOM + WINDOW) // 2)
-        before = [swa_evicted_len(req) for req in reqs]
-        self.assertFalse(self.admits(rig, 4))
-        self.assert_evicted(reqs, *before)
+        for ignore_eos in (False, True):
+            with self.subTest(ignore_eos=ignore_eos):
+                rig, reqs = self.start()
+                self.leave_dead(rig, reqs, (self.HEADROOM + WINDOW) // 2)
+                before = [swa_evicted_len(req) for req in reqs]
+                self.assertFalse(self.admits(rig, 4, ignore_eos=ignore_eos))
+                self.assert_evicted(reqs, *before)
 
     def test_long_prompt_needs_a_chunk(self):
-        rig, reqs = self.start(chunk=CHUNK)
-        self.assertTrue(self.admits(rig, 4 * CHUNK))
-        self.assertEqual(rig.scheduler.chunked_req.rid, "new")
+        for ignore_eos in (False, True):
+            with self.subTest(ignore_eos=ignore_eos):
+                rig, reqs = self.start(chunk=CHUNK)
+                self.assertTrue(self.admits(rig, 4 * CHUNK, ignore_eos=ignore_eos))
+                self.assertEqual(rig.scheduler.chunked_req.rid, "new")
 
     def test_request_within_its_window(self):
         rig, reqs = self.start()
@@ -324,6 +347,17 @@ class TestWaitingRequest(PrefillTestCase):
                 rig.submit(waiting)
                 self.assertEqual(self.next_prefill(rig), [chunked])
                 self.assertEqual(rig.waiting(), [chunked, waiting])
+
+    def test_full_attention_chunk_goes_on_beside_one(self):
+        rig = self.make_rig(
+            chunk=CHUNK, sliding_window=WINDOW, swa_size=0, hybrid_swa=False
+        )
+        rig.submit(self.make_req(rig, 4))
+        rig.iterate()
+        rig.iterate()
+        rig.submit(self.make_req(rig, 3 * CHUNK, rid="chunked", first_token=200))
+        chunks = [rig.iterate().extend_num_tokens for _ in range(3)]
+        self.assertEqual(chunks, [CHUNK] * 3)
 
     def test_nobody_runs(self):
         rig = self.make_rig(chunk=CHUNK, sliding_window=WINDOW, swa_size=50)
