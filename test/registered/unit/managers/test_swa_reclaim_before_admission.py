@@ -128,8 +128,10 @@ class TestWaitingRequest(PrefillTestCase):
                     # A cache that shares prefixes keeps a page where that is more.
                     keep = WINDOW if cache == "chunk" else max(WINDOW, page_size)
                     dead = (self.FRONTIER - keep) // page_size * page_size
+                    # Of the prompt, a tree has the whole pages.
+                    cached = 0 if cache == "chunk" else 4 // page_size * page_size
                     # A page is added to the tokens, and a slot must be left over.
-                    room = 2 * dead - self.HEADROOM - 1
+                    room = 2 * (dead - cached) - self.HEADROOM - 1
                     most = room // page_size * page_size - page_size
                     self.assertFalse(self.admits(rig, most + 1))
                     self.assert_evicted(reqs, 0, 0)
@@ -162,6 +164,25 @@ class TestWaitingRequest(PrefillTestCase):
                 self.assertFalse(self.admits(rig, 100, ignore_eos=ignore_eos))
                 self.assert_evicted(reqs, 0, 0)
 
+    def full_needed(self, rig, reqs, ignore_eos: bool) -> int:
+        """The least free full slots that admit a request; fewer leave ``reqs`` alone."""
+        full = rig.allocator.full_attn_allocator
+        for free, slot in enumerate(full.alloc(full.available_size()).split(1)):
+            if self.admits(rig, 100, ignore_eos=ignore_eos):
+                return free
+            self.assert_evicted(reqs, 0, 0)
+            full.free(slot)
+        self.fail("not admitted")
+
+    def test_full_side_decides_as_without_shortage(self):
+        for ignore_eos in (False, True):
+            with self.subTest(ignore_eos=ignore_eos):
+                rig, reqs = self.start()
+                rig.allocator.swa_attn_allocator.free(self.others)
+                needed = self.full_needed(rig, reqs, ignore_eos)
+                rig, reqs = self.start()
+                self.assertEqual(self.full_needed(rig, reqs, ignore_eos), needed)
+
     def leave_dead(self, rig, reqs, tokens: int) -> None:
         """Evict ``reqs`` but for the last ``tokens`` that each could give."""
         for req in reqs:
@@ -176,16 +197,20 @@ class TestWaitingRequest(PrefillTestCase):
         self.assertTrue(self.admits(rig, most))
 
     def test_short_prompt_needs_a_window(self):
-        rig, reqs = self.start()
-        self.leave_dead(rig, reqs, (self.HEADROOM + WINDOW) // 2)
-        before = [swa_evicted_len(req) for req in reqs]
-        self.assertFalse(self.admits(rig, 4))
-        self.assert_evicted(reqs, *before)
+        for ignore_eos in (False, True):
+            with self.subTest(ignore_eos=ignore_eos):
+                rig, reqs = self.start()
+                self.leave_dead(rig, reqs, (self.HEADROOM + WINDOW) // 2)
+                before = [swa_evicted_len(req) for req in reqs]
+                self.assertFalse(self.admits(rig, 4, ignore_eos=ignore_eos))
+                self.assert_evicted(reqs, *before)
 
     def test_long_prompt_needs_a_chunk(self):
-        rig, reqs = self.start(chunk=CHUNK)
-        self.assertTrue(self.admits(rig, 4 * CHUNK))
-        self.assertEqual(rig.scheduler.chunked_req.rid, "new")
+        for ignore_eos in (False, True):
+            with self.subTest(ignore_eos=ignore_eos):
+                rig, reqs = self.start(chunk=CHUNK)
+                self.assertTrue(self.admits(rig, 4 * CHUNK, ignore_eos=ignore_eos))
+                self.assertEqual(rig.scheduler.chunked_req.rid, "new")
 
     def test_request_within_its_window(self):
         rig, reqs = self.start()
@@ -259,6 +284,36 @@ class TestWaitingRequest(PrefillTestCase):
                 window = row[prompt_len - WINDOW : prompt_len + WINDOW]
                 self.assertTrue(bool((mapping[window] > 0).all()))
 
+    def swa_room(self, rig) -> int:
+        """SWA slots that are free, or the tree's to give."""
+        tree = rig.tree_cache
+        return rig.allocator.swa_available_size() + tree.swa_evictable_size()
+
+    def test_prompt_that_many_share_is_counted_for_none(self):
+        # Each of its holders has left it behind, but it is freed once.
+        holders = "abcdefgh"
+        headroom = self.HEADROOM // 3 * (len(holders) + 1)
+        for cache, dead in product(prefix_cache_kinds()[1:], (20, 60)):
+            with self.subTest(cache=cache, dead=dead):
+                rig = self.make_rig(
+                    chunk=4 * CHUNK, sliding_window=WINDOW, cache=cache, max_reqs=9
+                )
+                reqs = [self.make_req(rig, 37, rid=rid) for rid in holders]
+                rig.submit(*reqs)
+                while len(reqs[0].output_ids) <= WINDOW + dead:
+                    rig.iterate(accepted=4)
+                leave_swa(rig, 0)
+                for prompt_len in range(600, WINDOW, -1):
+                    admitted = self.admits(rig, prompt_len)
+                    gained = self.swa_room(rig) + admitted * prompt_len
+                    if gained:
+                        break
+                if dead * len(holders) < headroom:
+                    self.assertEqual(gained, 0)
+                else:
+                    self.assertTrue(admitted)
+                    self.assertGreater(gained, prompt_len + 1 + headroom)
+
     def start_chunked(self, room: int, **options) -> tuple[PrefillRig, list[Req], Req]:
         """:meth:`start`, and a request whose first chunk is the tree's. Of the SWA
         slots ``room`` are free, and the tree has none to give."""
@@ -292,6 +347,17 @@ class TestWaitingRequest(PrefillTestCase):
                 rig.submit(waiting)
                 self.assertEqual(self.next_prefill(rig), [chunked])
                 self.assertEqual(rig.waiting(), [chunked, waiting])
+
+    def test_full_attention_chunk_goes_on_beside_one(self):
+        rig = self.make_rig(
+            chunk=CHUNK, sliding_window=WINDOW, swa_size=0, hybrid_swa=False
+        )
+        rig.submit(self.make_req(rig, 4))
+        rig.iterate()
+        rig.iterate()
+        rig.submit(self.make_req(rig, 3 * CHUNK, rid="chunked", first_token=200))
+        chunks = [rig.iterate().extend_num_tokens for _ in range(3)]
+        self.assertEqual(chunks, [CHUNK] * 3)
 
     def test_nobody_runs(self):
         rig = self.make_rig(chunk=CHUNK, sliding_window=WINDOW, swa_size=50)

@@ -7,6 +7,7 @@ are looked up all the same.
 
 import inspect
 import unittest
+from itertools import product
 from types import SimpleNamespace
 from unittest.mock import patch
 
@@ -102,22 +103,27 @@ class TestRopePastContext(SpecDecodeTestCase):
         return furthest
 
     def for_each_case(self, check):
-        for algorithm in ("DFLASH", "DSPARK", "EAGLE"):
-            for width in (6, 16):
-                for overlap in (False, True):
-                    with self.subTest(
-                        algorithm=algorithm, width=width, overlap=overlap
-                    ):
-                        self.draft_tokens = width
-                        rig = self.make_rig(
-                            algorithm=algorithm,
-                            overlap=overlap,
-                            draft_tokens=width,
-                            max_context_len=2 * CONTEXT_LEN,
-                        )
-                        furthest = self.furthest_position(rig)
-                        self.assertGreaterEqual(furthest, CONTEXT_LEN)
-                        check(furthest)
+        fixed = product(("DFLASH", "DSPARK", "EAGLE"), (6, 16), (False,))
+        for algorithm, width, adaptive in (*fixed, ("EAGLE", 4, True)):
+            for overlap in (False, True):
+                with self.subTest(
+                    algorithm=algorithm,
+                    width=width,
+                    adaptive=adaptive,
+                    overlap=overlap,
+                ):
+                    self.draft_tokens = width
+                    # By default, adaptive EAGLE drafts up to 7 steps.
+                    rig = self.make_rig(
+                        algorithm=algorithm,
+                        overlap=overlap,
+                        draft_tokens=8 if adaptive else width,
+                        max_context_len=2 * CONTEXT_LEN,
+                        server_args=dict(speculative_adaptive=adaptive),
+                    )
+                    furthest = self.furthest_position(rig)
+                    self.assertGreaterEqual(furthest, CONTEXT_LEN)
+                    check(furthest)
 
     def test_deepseek_v4_tables_reach_the_last_block(self):
         def check(furthest):
