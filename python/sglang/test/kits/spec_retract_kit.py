@@ -142,6 +142,15 @@ class RetractTestCase(SpecDecodeTestCase):
             **options,
         )
 
+    def assert_idle(self, rig: RetractRig, idle: tuple[int, int, int]) -> None:
+        """All slots are free as in ``idle``, or in the tree, and no lock is left."""
+        cache = rig.tree_cache
+        full, swa, rows = rig.free_counts()
+        free = (full + cache.full_evictable_size(), swa + cache.swa_evictable_size())
+        self.assertEqual((*free, rows), idle)
+        self.assertEqual(cache.full_protected_size(), 0)
+        self.assertEqual(cache.swa_protected_size(), 0)
+
 
 def leave_swa(rig: SpecDecodeRig, tokens: int) -> torch.Tensor:
     """Take all free SWA slots but ``tokens``, as other requests would."""

@@ -9,10 +9,11 @@ import functools
 import unittest
 from unittest.mock import patch
 
+from sglang.srt.environ import envs
 from sglang.srt.mem_cache.base_prefix_cache import EvictParams
 from sglang.srt.speculative.spec_info import SpeculativeAlgorithm
 from sglang.test.ci.ci_register import register_cpu_ci
-from sglang.test.kits.features import HAS_RETAIN_FLOOR
+from sglang.test.kits.features import HAS_PREFILL_SWA_OPTION, HAS_RETAIN_FLOOR
 from sglang.test.kits.spec_decode_caches import prefix_cache_kinds
 from sglang.test.kits.spec_retract_kit import RetractTestCase, leave_swa
 
@@ -27,13 +28,14 @@ LEAVES = WINDOW // ACCEPTED
 
 def each_cache(**options):
     """Run a test with each cache that shares prefixes."""
+    options = dict(sliding_window=WINDOW) | options
 
     def decorate(test):
         @functools.wraps(test)
         def run(self):
             for cache in prefix_cache_kinds()[1:]:
                 with self.subTest(cache=cache):
-                    rig = self.make_rig(cache=cache, sliding_window=WINDOW, **options)
+                    rig = self.make_rig(cache=cache, **options)
                     self.idle, self.taken = rig.free_counts(), []
                     test(self, rig)
 
@@ -88,13 +90,8 @@ class TestSwaPrefixLockRelease(RetractTestCase):
         for req in reqs:
             rig.release(req)
         self.give_back(rig)
-        cache = rig.tree_cache
-        full, swa, rows = rig.free_counts()
-        free = (full + cache.full_evictable_size(), swa + cache.swa_evictable_size())
-        self.assertEqual((*free, rows), self.idle)
-        self.assertEqual(cache.full_protected_size(), 0)
-        self.assertEqual(cache.swa_protected_size(), 0)
-        cache.sanity_check()
+        self.assert_idle(rig, self.idle)
+        rig.tree_cache.sanity_check()
 
     def assert_window_is_there(self, rig, req):
         """What the next forward of ``req``, or the one in flight, may read."""
@@ -137,6 +134,31 @@ class TestSwaPrefixLockRelease(RetractTestCase):
         self.reclaim(rig, batch)
         self.assertEqual(self.locked(rig), 0)
         self.finish(rig, batch.reqs)
+
+    @each_cache()
+    def test_first_token_is_given_up(self, rig):
+        batch = rig.start([rig.make_req(prompt_len=WINDOW)])
+        rig.step(batch, accepted=1)
+        self.reclaim(rig, batch)
+        self.assertEqual(self.locked(rig), WINDOW - 1)
+        self.finish(rig, batch.reqs)
+
+    @each_cache()
+    def test_lock_without_a_boundary(self, rig):
+        # A prefix within one window is locked up to the root.
+        shared, prompt_len = 10, 20
+        for length in (shared, prompt_len):
+            req = rig.make_req(prompt_len=length, rid="r")
+            batch = rig.start([req])
+            if length == shared:
+                rig.release(req)
+        for _ in range(WINDOW + shared - prompt_len):
+            rig.step(batch, accepted=1)
+        # What is dead ends where a node does.
+        self.assertEqual(req.seqlen - 1 - WINDOW, shared)
+        self.reclaim(rig, batch)
+        self.assertEqual(self.locked(rig), prompt_len - shared)
+        self.finish(rig, [req])
 
     @each_cache(overlap=True)
     def test_extend_in_flight_keeps_its_window(self, rig):
@@ -184,6 +206,65 @@ class TestSwaPrefixLockRelease(RetractTestCase):
                 self.reclaim(rig, batch)
             self.assertEqual(self.locked(rig), 2 * 10)
             self.finish(rig, batch.reqs)
+
+        @each_cache()
+        def test_window_before_a_checkpoint_is_kept(self, rig):
+            batch = self.start(rig, steps=3)
+            with patch.object(
+                rig.tree_cache, "swa_retain_floor", lambda req: PROMPT_LEN
+            ):
+                self.reclaim(rig, batch)
+            (locked,) = {PROMPT_LEN - (req.seqlen - 1 - WINDOW) for req in batch.reqs}
+            self.assertEqual(self.locked(rig), 2 * locked)
+            self.finish(rig, batch.reqs)
+
+    def decode_until_short(self, rig, batch):
+        """Decode until the next step needs a page."""
+        while not batch.new_tokens_required_next_decode():
+            rig.step(batch, accepted=1)
+
+    @each_cache(page_size=2 * WINDOW)
+    def test_page_of_the_window_is_kept(self, rig):
+        page_size = 2 * WINDOW
+        batch = rig.start([rig.make_req(prompt_len=page_size)])
+        rig.step(batch, accepted=1)
+        self.decode_until_short(rig, batch)
+        self.assertLess(batch.reqs[0].seqlen - 1, 2 * page_size)
+        self.reclaim(rig, batch)
+        self.assertEqual(self.locked(rig), page_size)
+        self.give_back(rig)
+        rig.step(batch, accepted=ACCEPTED)
+        self.decode_until_short(rig, batch)
+        self.reclaim(rig, batch)
+        self.assertEqual(self.locked(rig), 0)
+        self.finish(rig, batch.reqs)
+
+    @each_cache(page_size=16, sliding_window=40)
+    def test_last_page_of_the_window_is_kept(self, rig):
+        batch = rig.start([rig.make_req(prompt_len=96)])
+        for _ in range(2):
+            rig.step(batch, accepted=ACCEPTED)
+        # Token 64 is out of the window, but its page is one of the three kept.
+        self.assertEqual(batch.reqs[0].seqlen - 1 - 40, 64)
+        self.reclaim(rig, batch)
+        self.assertEqual(self.locked(rig), 3 * 16)
+        self.finish(rig, batch.reqs)
+
+    if not HAS_PREFILL_SWA_OPTION:
+
+        @each_cache(page_size=2 * WINDOW)
+        def test_early_release_is_not_repeated(self, rig):
+            # The release's own counts steps, and may come before a page is dead.
+            req = rig.make_req(prompt_len=2 * rig.page_size + 16)
+            batch = rig.start([req])
+            option = envs.SGLANG_OPT_SWA_RELEASE_LEAF_LOCK_AFTER_WINDOW
+            with option.override(True):
+                for _ in range(WINDOW + 1):
+                    rig.step(batch, accepted=1)
+            self.assertEqual(self.locked(rig), 0)
+            self.decode_until_short(rig, batch)
+            self.reclaim(rig, batch)
+            self.finish(rig, [req])
 
     @each_cache()
     def test_large_node_is_split(self, rig):

@@ -199,6 +199,9 @@ class TestReclaimBeforeTreeEviction(RetractTestCase):
         needed = batch.new_tokens_required_next_decode()
         rig.allocator.swa_attn_allocator.free(self.taken[:needed])
         self.assertEqual(self.visits(batch), [])
+        # One slot short is short.
+        leave_swa(rig, needed - 1)
+        self.assertEqual(self.visits(batch), ["a", "b"])
 
     @each_cache
     def test_tree_that_just_covers_the_shortage(self, cache):
@@ -210,9 +213,10 @@ class TestReclaimBeforeTreeEviction(RetractTestCase):
 
     @each_cache
     def test_nothing_dead_is_never_worth_a_pass(self, cache):
-        rig, batch = self.start(cache, dead=0)
-        with envs.SGLANG_SWA_EVICTION_INTERVAL.override(4):
-            self.assertEqual(self.passes(batch), [])
+        for dead, passes in ((0, []), (1, [["a", "b"]])):
+            rig, batch = self.start(cache, dead=dead)
+            with envs.SGLANG_SWA_EVICTION_INTERVAL.override(4):
+                self.assertEqual(self.passes(batch), passes)
 
     def test_unified_pool_gets_every_slot_before_retraction(self):
         with with_unified_pool():

@@ -8,6 +8,7 @@ a request is retracted.
 import unittest
 from unittest.mock import patch
 
+from sglang.srt.environ import envs
 from sglang.srt.managers.schedule_batch import ScheduleBatch
 from sglang.srt.model_executor.forward_batch_info import ForwardMode
 from sglang.srt.speculative.spec_info import SpeculativeAlgorithm
@@ -98,7 +99,12 @@ class TestReclaimBeforeRetraction(RetractTestCase):
         leave_swa(rig, 0)
         # Without speculation the need does not depend on what is allocated.
         batch.spec_algorithm = SpeculativeAlgorithm.NONE
-        self.assertTrue(batch.check_decode_mem())
+        evict = ScheduleBatch._evict_swa
+        with patch.object(
+            ScheduleBatch, "_evict_swa", autospec=True, side_effect=evict
+        ) as visits:
+            self.assertTrue(batch.check_decode_mem())
+        self.assertEqual([call.args[1].rid for call in visits.mock_calls], ["a"])
         self.assertEqual(rig.allocator.swa_available_size(), FRONTIER - WINDOW)
 
     def test_cache_without_prefixes_retains_none(self):
@@ -106,7 +112,7 @@ class TestReclaimBeforeRetraction(RetractTestCase):
         rig, batch = self.start("ab")
         leave_swa(rig, 0)
         with patch.object(
-            rig.tree_cache, "swa_retain_floor", lambda req: 1, create=True
+            rig.tree_cache, "swa_retain_floor", lambda req: 0, create=True
         ):
             self.assertTrue(batch.check_decode_mem())
         self.assertEqual(
@@ -163,7 +169,9 @@ class TestReclaimBeforeRetraction(RetractTestCase):
         self.assertTrue(batch.check_decode_mem())
         leave_swa(rig, 0)
         before = rig.free_counts()
-        self.assertFalse(batch.check_decode_mem())
+        with patch.object(ScheduleBatch, "_evict_swa") as evict:
+            self.assertFalse(batch.check_decode_mem())
+        evict.assert_not_called()
         self.assertEqual(rig.free_counts(), before)
 
     def test_failed_pass_closes_its_free_group(self):
@@ -186,8 +194,32 @@ class TestReclaimBeforeRetraction(RetractTestCase):
         rig, batch = self.start("ab")
         full = rig.allocator.full_attn_allocator
         full.alloc(full.available_size())
+        # The SWA side has just enough.
+        leave_swa(rig, batch.new_tokens_required_next_decode())
         self.assertFalse(batch.check_decode_mem())
         self.assertEqual([swa_evicted_len(req) for req in batch.reqs], [0, 0])
+
+    def test_one_slot_short(self):
+        rig, batch = self.start("ab")
+        leave_swa(rig, batch.new_tokens_required_next_decode() - 1)
+        self.assertTrue(batch.check_decode_mem())
+        self.assertEqual(
+            [swa_evicted_len(req) for req in batch.reqs], [FRONTIER - WINDOW] * 2
+        )
+
+    def test_window_within_a_page(self):
+        page_size = 2 * WINDOW
+        rig = self.make_rig(sliding_window=WINDOW, page_size=page_size)
+        batch = rig.start([rig.make_req(prompt_len=page_size)])
+        # The next step needs a third page, and only the first is out of the window.
+        with envs.SGLANG_SWA_EVICTION_INTERVAL.override(1000):
+            while batch.reqs[0].seqlen < 2 * page_size - 2 * self.draft_tokens + 2:
+                rig.step(batch)
+        (req,) = batch.reqs
+        self.assertIn(req.seqlen - 1, range(page_size + WINDOW, 2 * page_size))
+        leave_swa(rig, 0)
+        self.assertTrue(batch.check_decode_mem())
+        self.assertEqual(swa_evicted_len(req), page_size)
 
     def test_full_side_of_a_unified_pool_borrows(self):
         with with_unified_pool():
@@ -198,6 +230,8 @@ class TestReclaimBeforeRetraction(RetractTestCase):
         self.assertGreaterEqual(rig.allocator.full_available_size(), needed)
         self.assertGreaterEqual(rig.allocator.swa_available_size(), needed)
         self.assertTrue(batch.check_decode_mem())
+        rig.allocator.alloc(rig.allocator.available_size() - needed + 1)
+        self.assertFalse(batch.check_decode_mem())
 
 
 if __name__ == "__main__":

@@ -87,12 +87,7 @@ class TestReclaimMatrix(RetractTestCase):
         rig.process_result()
         for req in batch.reqs:
             rig.release(req)
-        cache = rig.tree_cache
-        full, swa, rows = rig.free_counts()
-        free = (full + cache.full_evictable_size(), swa + cache.swa_evictable_size())
-        self.assertEqual((*free, rows), self.idle)
-        self.assertEqual(cache.full_protected_size(), 0)
-        self.assertEqual(cache.swa_protected_size(), 0)
+        self.assert_idle(rig, self.idle)
         if self.cache == "chunk":
             mapping = rig.allocator.full_to_swa_index_mapping[:-1]
             self.assertEqual(int(mapping.count_nonzero()), 0)

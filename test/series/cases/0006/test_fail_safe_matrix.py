@@ -62,12 +62,7 @@ class TestFailSafeMatrix(RetractTestCase):
         rig.allocator.swa_attn_allocator.free(self.others)
         for req in reqs:
             rig.release(req)
-        cache = rig.tree_cache
-        full, swa, rows = rig.free_counts()
-        free = (full + cache.full_evictable_size(), swa + cache.swa_evictable_size())
-        self.assertEqual((*free, rows), self.idle)
-        self.assertEqual(cache.full_protected_size(), 0)
-        self.assertEqual(cache.swa_protected_size(), 0)
+        self.assert_idle(rig, self.idle)
 
     def test_lost_request(self):
         for (cache, page_size), overlap in product(SIZES, (False, True)):
