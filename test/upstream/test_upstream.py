@@ -167,7 +167,7 @@ def checkout(tmp_path):
 def ask(tmp_path, checkout):
     """Run it on a series of the checkout's: its status, output and report."""
 
-    def ask(name: str) -> tuple[int, str, dict]:
+    def ask(name: str, edited: dict[str, str] = {}) -> tuple[int, str, dict]:
         work = tmp_path / "work"
         git(tmp_path, "clone", "--quiet", str(checkout), str(work))
         lay(work, SERIES[name])
@@ -176,6 +176,7 @@ def ask(tmp_path, checkout):
         git(work, "format-patch", "-1", f"--output-directory={tmp_path / 'p' / name}")
         if name == "harmless":
             shutil.rmtree(checkout / ".git")
+            lay(checkout, edited)
         else:
             git(checkout, "tag", name)
         return run(name)
@@ -247,8 +248,9 @@ def test_a_harmful_series(ask):
     assert "SIGSEGV" in output and "AssertionError: 2 != 1" in output
 
 
-def test_a_series_that_does_not_apply(ask, checkout, monkeypatch):
-    harmful = SERIES["harmful"] | {"python/sglang/__init__.py": "VALUE = 3\n"}
-    monkeypatch.setitem(SERIES, "harmful", harmful)
-    status, output, report = ask("harmful")
+def test_a_series_that_does_not_apply(ask):
+    status, output, report = ask(
+        "harmless", {"python/sglang/__init__.py": "VALUE = 3\n"}
+    )
     assert (status, report) == (2, {})
+    assert "git am" in output and "patch does not apply" in output
