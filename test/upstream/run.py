@@ -54,12 +54,15 @@ def main() -> int:
 
 def check(trees: Trees, options: argparse.Namespace) -> dict:
     """What both trees say, and in what they differ."""
-    touched = tree.touched(trees[1])
+    touched = tree.touched(*trees)
     prefixes = tuple(f"{_UNIT}/{name}" for name in options.dirs.split(","))
     checks: list[Results] = []
     results: list[Results] = []
     for root in trees:
         selected = tree.selected(root)
+        for prefix in prefixes:
+            if not any(file.startswith(prefix) for file in selected):
+                raise tree.Trouble(f"run_suite selects nothing in {prefix}")
         found, left_out = lint(root, touched)
         for file in touched:
             if re.match(r"test/registered/.*/test_\w+\.py", file):
@@ -118,13 +121,12 @@ def _judged(
         had = [file for file in files if (root / file).is_file()]
         again[side] = _run(root, had, limit, 1)
     for name, pair in pairs.items():
-        second = pair
-        if trees:
-            second = [found.get(name, _ABSENT) for found in again]
+        second = [found.get(name, _ABSENT) for found in again] if trees else pair
         kind = "changed"
         if _is_worse(*pair):
-            kind = "broken" if _is_worse(*second) else "flaky"
-        elif [b[0] for b in second] != [b[0] for b in pair]:
+            stays = second[0][0] == pair[0][0] and _is_worse(*second)
+            kind = "broken" if stays else "flaky"
+        elif [state for state, _ in second] != [state for state, _ in pair]:
             kind = "flaky"
         yield {
             "kind": kind,

@@ -167,7 +167,9 @@ def checkout(tmp_path):
 def ask(tmp_path, checkout):
     """Run it on a series of the checkout's: its status, output and report."""
 
-    def ask(name: str, edited: dict[str, str] = {}) -> tuple[int, str, dict]:
+    def ask(
+        name: str, edited: dict[str, str] = {}, dirs: str = "spec"
+    ) -> tuple[int, str, dict]:
         work = tmp_path / "work"
         git(tmp_path, "clone", "--quiet", str(checkout), str(work))
         lay(work, SERIES[name])
@@ -179,11 +181,12 @@ def ask(tmp_path, checkout):
             lay(checkout, edited)
         else:
             git(checkout, "tag", name)
-        return run(name)
+            git(checkout, "checkout", "--quiet", "--detach", name)
+        return run(name, dirs)
 
-    def run(name: str) -> tuple[int, str, dict]:
+    def run(name: str, dirs: str) -> tuple[int, str, dict]:
         known, report = listing(checkout), tmp_path / "report.json"
-        options = ["--json", str(report), "--dirs", "spec", "--limit", LIMIT]
+        options = ["--json", str(report), "--dirs", dirs, "--limit", LIMIT]
         options += ["--jobs", "2", "--patches", str(tmp_path / "p")]
         if name == "harmless":
             options += ["--release", name]
@@ -254,3 +257,9 @@ def test_a_series_that_does_not_apply(ask):
     )
     assert (status, report) == (2, {})
     assert "git am" in output and "patch does not apply" in output
+
+
+def test_a_folder_without_tests(ask):
+    status, output, report = ask("harmless", dirs="spec,spectral")
+    assert (status, report) == (2, {})
+    assert "selects nothing in test/registered/unit/spectral" in output

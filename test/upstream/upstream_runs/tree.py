@@ -95,9 +95,10 @@ def tag(checkout: Path) -> str:
     return git(checkout, "tag", "--points-at", "HEAD").partition("\n")[0]
 
 
-def touched(after: Path) -> list[str]:
-    """The files in which a patched copy differs."""
-    return git(after, "diff", "--name-only", "origin/HEAD", "HEAD").splitlines()
+def touched(before: Path, after: Path) -> list[str]:
+    """The files in which the commits of two copies differ."""
+    base = git(before, "rev-parse", "HEAD").strip()
+    return git(after, "diff", "--name-only", base, "HEAD").splitlines()
 
 
 def selected(tree: Path) -> list[str]:
