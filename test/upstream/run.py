@@ -182,7 +182,9 @@ def _options() -> argparse.Namespace:
     options.checkout = options.checkout.resolve()
     if not options.release:
         options.release = tree.tag(options.checkout) or options.checkout.name
-    options.mails = sorted((options.patches / options.release).glob("*.patch"))
+    options.mails = sorted(
+        (options.patches / options.release).resolve().glob("*.patch")
+    )
     if not options.mails:
         parser.error(
             f"there is no series for {options.release}: name one with --release"

@@ -14,7 +14,7 @@ import pytest
 
 RUN = Path(__file__).with_name("run.py")
 UNIT = "test/registered/unit/spec"
-LIMIT = "6"
+LIMIT = "8"
 
 TEST = """import os
 import signal
