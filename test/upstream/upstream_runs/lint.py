@@ -14,10 +14,10 @@ import yaml
 from .tree import Results, environment
 
 _LINTERS = {
-    "black": "-m black --check --quiet --workers=1",
+    "black": "-m black --check --workers=1",
     "codespell": "-m codespell_lib",
-    "isort": "-m isort --check-only --quiet",
-    "ruff": "-m ruff check --quiet --no-cache",
+    "isort": "-m isort --check-only",
+    "ruff": "-m ruff check --output-format=concise --no-cache",
 }
 
 
@@ -37,12 +37,14 @@ def lint(tree: Path, files: list[str]) -> tuple[Results, dict[str, str]]:
             if why:
                 left_out[name] = why
             elif not hook.get("pass_filenames", True):
-                results[name] = _verdict(tree, command)
+                said = _said(tree, command)
+                results[name] = ["failed" if said else "passed", said]
             elif had := [f for f in chosen if (tree / f).is_file()]:
-                good = _verdict(tree, command + had)
+                said = _said(tree, command + had)
+                wrong = [f for f in had if f in said] or had if said else []
                 for f in had:
-                    one = good if good[0] == "passed" else _verdict(tree, [*command, f])
-                    results[f"{name}: {f}"] = one
+                    verdict = ["failed", said] if f in wrong else ["passed", ""]
+                    results[f"{name}: {f}"] = verdict
     return results, left_out
 
 
@@ -71,8 +73,9 @@ def _command(hook: dict, revision: str) -> tuple[list[str], str]:
     return [sys.executable, *shlex.split(_LINTERS[name]), *args], ""
 
 
-def _verdict(tree: Path, command: list[str]) -> list[str]:
+def _said(tree: Path, command: list[str]) -> str:
+    """What a command that finds something wrong says."""
     env = environment(tree)
     done = subprocess.run(command, cwd=tree, env=env, capture_output=True, text=True)
-    said = (done.stdout + done.stderr)[-2000:]
-    return ["failed" if done.returncode else "passed", said if done.returncode else ""]
+    said = (done.stdout + done.stderr).strip()
+    return (said or f"status {done.returncode}") if done.returncode else ""
