@@ -1,0 +1,1 @@
+"""What upstream's CI says of a tree on a CPU."""
