@@ -138,9 +138,11 @@ class Porter:
                 was, content = before[places[path]] or b"", fits[path].content or b""
                 fits[path] = sections.compare(step, was, made[path], content)
         verdict, evidence = _worst(fits)
+        parts = tuple(made.get(s.section.path, s.section) for s in steps)
         if verdict in GOOD:
             now = self._now | before, self._now | after
-            missing = lacking(made.values(), *now, self.fork, source)
+            code = [one for one in parts if not is_test(one.path)]
+            missing = lacking(code, *now, self.fork, source)
             if missing := tuple(missing):
                 verdict, evidence = Verdict.LACKS_NAMES, missing
         if verdict in GOOD:
@@ -150,7 +152,7 @@ class Porter:
             release=release,
             verdict=verdict,
             evidence=evidence[:_SHOWN],
-            sections=tuple(made.get(s.section.path, s.section) for s in steps),
+            sections=parts,
         )
 
     def _needing(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 
 from ..installs.locate import Target
@@ -12,6 +13,8 @@ from ..model.states import Content, Step
 from ..trees import make
 from . import section as sections
 from .fork import Fork
+
+_DEFINED = re.compile(rb"^\s*(?:def |class |self\.)?(\w+)\s*[(:=]", re.MULTILINE)
 
 
 class Source:
@@ -56,11 +59,11 @@ class Source:
         return self.fork.where(path, step.before)
 
     def texts(self) -> Iterator[bytes]:
-        """The release's runtime, and what its patches make of it."""
+        """The release's runtime, and the names that its patches define."""
         for steps in self.steps.values():
-            yield from (
-                s.after for s in steps if s.after and not is_test(s.section.path)
-            )
+            for step in steps:
+                if step.after and not is_test(step.section.path):
+                    yield b" ".join(_DEFINED.findall(step.after))
         yield from self.released.texts()
 
     def _has(self, path: str) -> bool:
