@@ -14,7 +14,7 @@ from ..trees import make
 from . import section as sections
 from .fork import Fork
 
-_DEFINED = re.compile(rb"^\s*(?:def |class |self\.)?(\w+)\s*[(:=]", re.MULTILINE)
+_DEFINED = re.compile(rb"^\s*(?:async )?(?:def|class) (\w+)", re.MULTILINE)
 
 
 class Source:
