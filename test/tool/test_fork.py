@@ -188,10 +188,18 @@ def test_the_first_changed_line_that_is_missing_is_named(machine: Machine) -> No
     assert "there is no 'batch.clock += 1'" in found.patches[1].evidence[0]
 
 
-def test_tests_that_ask_for_what_is_not_there_do_not_judge(machine: Machine) -> None:
-    """The kit builds a batch; this fork calls it otherwise."""
-    more = b"\n\ndef helper():\n    return 1\n"
-    router = RELEASED[ROUTER].replace(b"Batch", b"Work") + more
+@pytest.mark.parametrize(
+    ("old", "new", "lacking"),
+    [
+        (b"Batch", b"Work", "no attribute 'Batch'"),
+        (b"    return eagle", b"    batch.rank\n    return eagle", "attribute 'rank'"),
+    ],
+)
+def test_tests_that_meet_what_is_not_there_do_not_judge(
+    machine: Machine, old: bytes, new: bytes, lacking: str
+) -> None:
+    """A class that the fork calls otherwise, an attribute that it alone reads."""
+    router = RELEASED[ROUTER].replace(old, new)
     passing = b"""import unittest
 
 
@@ -210,7 +218,7 @@ class TestOther(unittest.TestCase):
     found = judged(root, "v0.5.16", test=True)
     assert told(found)["0002"] == ("v0.5.16", "clean")
     assert found.patches[1].tests == "cannot run here"
-    assert "no attribute 'Batch'" in found.patches[1].evidence[-1]
+    assert lacking in found.patches[1].evidence[-1]
     assert found.patches[2].tests == "passed"
 
 
