@@ -13,6 +13,7 @@ import msgspec
 from ..git import Git
 from ..model.patching import lines_of
 from ..model.states import Content
+from . import imports
 
 # How many lines around a change tell its place, at most.
 _CONTEXT = 3
@@ -60,7 +61,20 @@ class Merging:
 def merge(
     base: bytes, ours: bytes, theirs: bytes, *options: str
 ) -> tuple[bytes | None, str]:
-    """git's three-way merge of a text; or None, and the conflicts with markers."""
+    """git's three-way merge of a text; or None, and the conflicts with markers.
+
+    An import that both sides changed is merged by what it names.
+    """
+    merged, clash = _merge_file(base, ours, theirs, options)
+    at_imports = merged is None and "import" in clash
+    if at_imports and (apart := imports.aligned(base, ours, theirs)):
+        merged, _ = _merge_file(apart[0], ours, apart[1], options)
+    return merged, clash if merged is None else ""
+
+
+def _merge_file(
+    base: bytes, ours: bytes, theirs: bytes, options: Sequence[str]
+) -> tuple[bytes | None, str]:
     with tempfile.TemporaryDirectory(prefix="dspark-patches-") as scratch:
         folder = Path(scratch)
         names = ("ours", "base", "theirs")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import click
@@ -10,43 +11,71 @@ from .. import options, report
 from ..errors import Conflict, Exit, Usage
 from ..files import replace_all
 from ..installs.locate import locate
-from ..model import releases
-from .port import PatchVerdict, Report, port
+from .confirm import confirmed
+from .port import Porter
 from .section import Verdict
-from .twice import tested
+from .verdicts import HELPED, Choice, PatchVerdict, Report, chosen
 
 _WIDTH = max(len(str(verdict)) for verdict in Verdict)
+_SHOWN = ("release", "how", "target", "good", "tested", "left_out", "uncommitted")
+
+
+def _numbers(context, parameter, values: tuple[str, ...]) -> frozenset[int]:
+    try:
+        return chosen(values)
+    except ValueError:
+        raise click.BadParameter("expected a patch's number, as 3 or 0003") from None
 
 
 @click.command(name="port")
-@click.argument("release")
 @click.argument("target", type=click.Path(path_type=Path))
+@click.option(
+    "--release",
+    "named",
+    multiple=True,
+    metavar="RELEASE",
+    help="Take patches from this release; again for others to try after it.",
+)
+@click.option(
+    "--only",
+    multiple=True,
+    callback=_numbers,
+    help="Judge this patch; may be given again.",
+)
+@click.option(
+    "--skip",
+    multiple=True,
+    callback=_numbers,
+    help="Leave this patch out; may be given again.",
+)
 @click.option(
     "--write",
     "folder",
     type=click.Path(path_type=Path, file_okay=False, resolve_path=True),
     metavar="DIR",
-    help="Write the ported patches there, when all are clean or moved.",
+    help="Write the patches that fit there, for git am.",
 )
 @click.option(
     "--test/--no-test",
     "test",
     default=None,
-    help="Run the series' tests on the merged tree; --write wants one or the other.",
+    help="Run the patches' tests on the merged tree; --write wants one or the other.",
 )
 @options.python
 @options.form
 @click.pass_context
 def command(
     context: click.Context,
-    release: str,
     target: Path,
+    named: tuple[str, ...],
+    only: frozenset[int],
+    skip: frozenset[int],
     folder: Path | None,
     test: bool | None,
     python: str | None,
     form: str,
 ) -> None:
-    """Say what each patch of RELEASE would do on TARGET, which is no known release.
+    """Say what each patch would do on TARGET, a fork that is no known release.
 
     \b
     clean             every file is the release's, or every hunk stands at its line
@@ -54,21 +83,24 @@ def command(
     upstreamed        TARGET has all of it already
     partly upstreamed TARGET has some of it
     gone              a file that it edits is not there
-    conflict          none of these, or its tests fail on the merged tree
-    double fix        it fits, and its tests pass without it and fail with it
+    lacks names       it fits, and uses what TARGET does not have
+    conflict          none of these, or its tests fail with it and without
+    done elsewhere    its tests pass without it and fail with it: TARGET does it
+    lacks the fix     tests alone, which fail: no release's fix fits
 
-    TARGET is only read. A fork may have cured a fault elsewhere, so that a patch
-    fits and does it twice: with --test, where all patches fit, the series' tests
-    run on a copy that has them, with --python. That runs code of TARGET.
+    Each patch is taken from the nearest release whose patch fits. TARGET is only
+    read, and as its last commit has it. Lines that fit may do twice what a fork
+    does elsewhere: with --test the patches' tests run, with --python, on a copy
+    that has them, and decide. That runs code of TARGET.
 
     \b
     Examples:
-      dspark-patches port v0.5.16 ~/my-fork
-      dspark-patches port v0.5.16 ~/my-fork --test --write /tmp/ported
+      dspark-patches port ~/my-fork
+      dspark-patches port ~/my-fork --test --write /tmp/ported
       git -C ~/my-fork am /tmp/ported/*.patch
 
-    Ends with 0 when every patch is clean, moved or upstreamed, with 1 when
-    not, with 4 when --write asks for patches that there cannot be.
+    Ends with 0 when every patch fits, is in or is not needed, with 1 when not,
+    with 4 when --write has nothing to write.
     """
 
     def notify(text: str) -> None:
@@ -80,64 +112,66 @@ def command(
             cause="a fork may do already what a patch that fits would do",
             next_step=f"add --test, which runs code of {target} on a copy, or --no-test",
         )
-    place = locate(target, python)
-    found = port(releases.find(release), place, notify)
-    if test and found.good:
-        found = tested(found, place, notify)
+    porter = Porter(locate(target, python), named, notify)
+    choice = Choice(only=only, skip=skip)
+    found = confirmed(porter, choice, notify) if test else porter.judge(choice)
     _print(form, found)
     if folder:
         _write(found, folder)
-        notify(f"wrote {len(found.patches)} patches into {folder}")
-        notify(f"next: git -C {found.target} am {folder}/*.patch")
+        into = shlex.quote(str(folder))
+        notify(f"wrote {len(found.fitting)} patches into {into}")
+        notify(f"next: git -C {shlex.quote(found.target)} am {into}/*.patch")
     context.exit(Exit.OK if found.good else Exit.FINDINGS)
 
 
 def _print(form: str, found: Report) -> None:
     if form == "json":
-        shown = ("release", "target", "fits", "tested", "left_out")
-        told = {name: getattr(found, name) for name in shown}
+        told = {name: getattr(found, name) for name in _SHOWN}
         patches = [
             {
                 "patch": one.patch.name,
+                "release": one.release,
                 "kind": one.patch.kind,
                 "verdict": str(one.verdict),
+                "tests": one.tests,
                 "evidence": one.evidence,
             }
             for one in found.patches
         ]
         report.json({"ok": found.good, **told, "patches": patches})
         return
-    report.line(f"the series of {found.release} on {found.target}")
+    report.line(f"{found.target}: nearest is {found.release}, {found.how}")
     for one in found.patches:
-        _print_verdict(form, found.release, one)
+        _print_verdict(form, found, one)
+    if found.uncommitted:
+        report.line(f"judged as committed: {', '.join(found.uncommitted)}")
     if found.left_out:
         report.line(f"left out, not carried there: {', '.join(found.left_out)}")
     if not found.tested:
         report.line("not tested: what fits may be done there already; --test tells")
-    if found.fits:
-        report.line("next: --write DIR writes the ported patches")
-    else:
-        report.line(f"next: dspark-patches test {found.target}")
 
 
-def _print_verdict(form: str, release: str, one: PatchVerdict) -> None:
-    also = " (test)" if one.patch.kind == "test" else ""
-    good = one.verdict <= Verdict.UPSTREAMED
+def _print_verdict(form: str, found: Report, one: PatchVerdict) -> None:
+    also = [one.release] if one.release != found.release else []
+    also += ["test"] if one.patch.kind == "test" else []
+    also += [f"its tests {one.tests}"] if one.tests else []
+    more = f" ({', '.join(also)})" if also else ""
+    good = one.verdict in HELPED
     style = "green" if good else "red"
-    report.line(f"  {one.verdict!s:{_WIDTH}}  {one.patch.name}{also}", style=style)
+    report.line(f"  {one.verdict!s:{_WIDTH}}  {one.patch.name}{more}", style=style)
     for text in one.evidence:
         report.line(f"  {'':{_WIDTH}}    {text}")
     if form == "github" and not good:
         message = "\n".join([f"{one.patch.name}: {one.verdict}", *one.evidence])
-        report.annotation("error", message, title=f"port {release}")
+        report.annotation("error", message, title=f"port {one.release}")
 
 
 def _write(found: Report, folder: Path) -> None:
-    if not found.fits:
+    if not found.fitting:
         raise Conflict(
             "no patches were written",
-            cause="a patch is neither clean nor moved",
-            next_step="carry that patch over by hand, or leave it out",
+            cause="none is clean or moved",
+            next_step="carry a patch over by hand, as its evidence says",
         )
     if left_out := [p for p in found.left_out if not p.startswith("python/")]:
         raise Usage(

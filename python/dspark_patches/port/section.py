@@ -4,7 +4,8 @@ git merges what the patch does to the release's file with what became of that
 file. Where that is a conflict, or the release's file is not at hand, each hunk is
 put where its lines stand, if that is one place. Either way the result's own
 difference must be the patch's: the same lines removed and added, in the same
-order, each inside the same function or class.
+order, each inside the same function or class. Import statements are compared by
+the names that they import.
 """
 
 from __future__ import annotations
@@ -12,12 +13,15 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 from enum import IntEnum
+from functools import lru_cache
+from typing import Literal
 
 import msgspec
 
-from ..model.diff import Section, blob_id, hunks
+from ..model.diff import ZEROS, Section, blob_id, hunks
 from ..model.patching import lines_of, sides
 from ..model.states import Step
+from .imports import imported, parse, statements
 from .merging import merge, places
 
 _SHOWN = 3
@@ -32,8 +36,10 @@ class Verdict(IntEnum):
     UPSTREAMED = 2
     PARTLY_UPSTREAMED = 3
     GONE = 4
-    CONFLICT = 5
-    DOUBLE_FIX = 6
+    LACKS_NAMES = 5
+    CONFLICT = 6
+    DONE_ELSEWHERE = 7
+    LACKS_THE_FIX = 8
 
     def __str__(self) -> str:
         return self.name.lower().replace("_", " ")
@@ -121,18 +127,44 @@ def changed(section: Section, before: bytes, after: bytes) -> list[Line]:
     """The lines that a section removes and adds, each with its function or class."""
     python = section.path.endswith(".py")
     old, new = (_scopes(text) if python else {} for text in (before, after))
-    found = []
+    (named, here_lines), (names, there_lines) = (
+        imported(text) if python else (set(), set()) for text in (before, after)
+    )
+    found = [Line(b"-", name.encode()) for name in sorted(named - names)]
+    found += [Line(b"+", name.encode()) for name in sorted(names - named)]
     for hunk in hunks(section):
         here, there = hunk.old_start, hunk.new_start
         for line in hunk.lines:
             sign, text = line[:1], line[1:]
-            if sign == b"-":
+            if sign == b"-" and here not in here_lines:
                 found.append(Line(sign, text, old.get(here, "")))
-            elif sign == b"+":
+            elif sign == b"+" and there not in there_lines:
                 found.append(Line(sign, text, new.get(there, "")))
             here += sign in b"- "
             there += sign in b"+ "
     return found
+
+
+def undone(step: Step, target: bytes | None) -> bytes | None | Literal[False]:
+    """The target without the part; False when it does not have all of it."""
+    section = step.section
+    if section.kind != "edit":
+        same = section.new == (ZEROS if target is None else blob_id(target))
+        return step.before if same else False
+    if target is None:
+        return False
+    if not step.known:
+        content = _placed(section, target, back=True)
+    else:
+        content, _ = merge(step.after or b"", target, step.before or b"")
+    if content is None or content == target:
+        return False
+    if (
+        step.known
+        and target != merge(step.before or b"", content, step.after or b"")[0]
+    ):
+        return False
+    return content
 
 
 def _edit(step: Step, target: bytes) -> Fit:
@@ -148,7 +180,7 @@ def _edit(step: Step, target: bytes) -> Fit:
         return Fit(verdict=Verdict.CONFLICT, evidence=_lacking(section, target))
     if content == target:
         return Fit(verdict=Verdict.UPSTREAMED, content=target)
-    if path.endswith(".py") and _parse(content) is None:
+    if path.endswith(".py") and parse(content) is None:
         return _conflict(f"{path} could not be parsed any more")
     return Fit(verdict=Verdict.MOVED, content=content)
 
@@ -184,7 +216,8 @@ def _lacking(section: Section, target: bytes) -> tuple[str, ...]:
         where = places(lines, old)
         if len(where) == 1:
             continue
-        lost = next((line for line in old if line not in lines), None)
+        gone = [line[1:] + b"\n" for line in hunk.lines if line[:1] == b"-"]
+        lost = next((line for line in (*gone, *old) if line not in lines), None)
         if lost is not None:
             why = f"there is no {lost.decode('utf-8', 'replace').strip()!r}"
         else:
@@ -202,11 +235,11 @@ def _difference(path: str, wanted: Sequence[Line], got: Sequence[Line]) -> str:
     return f"{path}: merged, it would not be the same change"
 
 
+@lru_cache(maxsize=64)
 def _scopes(source: bytes) -> dict[int, str]:
     """The function or class of each line, such as ``Class.method``."""
     names: dict[int, str] = {}
-    # Level by level, so that what stands inside comes last.
-    for node in ast.walk(_parse(source) or ast.Module([], [])):
+    for node in statements(source):
         if isinstance(node, _SCOPES):
             starts = [node.lineno, *(one.lineno for one in node.decorator_list)]
             lines = range(min(starts), (node.end_lineno or node.lineno) + 1)
@@ -214,11 +247,3 @@ def _scopes(source: bytes) -> dict[int, str]:
             name = f"{outer}.{node.name}" if outer else node.name
             names |= dict.fromkeys(lines, name)
     return names
-
-
-def _parse(source: bytes) -> ast.Module | None:
-    """A Python file's syntax tree; None where it cannot be parsed."""
-    try:
-        return ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
