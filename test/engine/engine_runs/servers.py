@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import socket
 import subprocess
@@ -18,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-
 from kv_engine import target, words
 from kv_engine.engine import Engine
 
@@ -94,10 +92,6 @@ class Server:
             body |= dict(bootstrap_host=_FAKE_BOOTSTRAP_HOST, bootstrap_room=0)
         return self._ask("/generate", body)
 
-    def swa_tokens(self) -> list[int]:
-        """The sliding-window slots in use, of each line that the scheduler logs."""
-        return [int(count) for count in re.findall(r"#swa token: (\d+)", self.log())]
-
     def log(self) -> str:
         return self._log.read_text(errors="replace")
 
@@ -133,27 +127,33 @@ def serve(
     Path(found, "METADATA").write_text("Name: kv-engine\nVersion: 0\n")
     (folder / "tmp").mkdir()
     port, log = _free_port(), folder / "log"
-    with log.open("wb") as writer:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "sglang.launch_server"]
-            + _flags(_settings(tree, engine, model, port)),
-            env=children.environment(tree, found.parent)
-            | engine.environment()
-            | dict(
-                SGLANG_PLUGINS=",".join(["kv_engine", *plugins]),
-                TMPDIR=str(folder / "tmp"),
-            ),
-            stdin=subprocess.DEVNULL,
-            stdout=writer,
-            stderr=writer,
-            start_new_session=True,
-        )
+    command = [sys.executable, "-m", "sglang.launch_server"]
+    command += _flags(_settings(tree, engine, model, port))
+    environment = children.environment(tree, found.parent) | engine.environment()
+    environment |= dict(
+        SGLANG_PLUGINS=",".join(["kv_engine", *plugins]),
+        TMPDIR=str(folder / "tmp"),
+        # Its processes import the same; empty is as unset.
+        PYTHONDONTWRITEBYTECODE="",
+    )
+    process = None
     try:
+        with log.open("wb") as writer:
+            process = subprocess.Popen(
+                command,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=writer,
+                stderr=writer,
+                # What it starts stays in the group, also when it is gone itself.
+                start_new_session=True,
+            )
         yield Server(process, port, log, engine.disaggregation != "null")
     finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        if process:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
 
 
 def _settings(tree: Path, engine: Engine, model: Path, port: int) -> dict[str, Any]:
