@@ -23,7 +23,8 @@ UNAVAILABLE = HTTPStatus.SERVICE_UNAVAILABLE.value
 SWA_BOUND = 128
 
 _PROMPT = tuple(range(5, 15))
-_DECODE = dict(cache="chunk", disaggregation="decode", full_size=2100)
+# A decode node admits nothing whose output might not fit into either pool.
+_DECODE = dict(cache="chunk", disaggregation="decode", full_size=2100, new_tokens=64)
 _CROWD = 3
 _TAIL = 500
 
@@ -112,16 +113,20 @@ LOADS: dict[str, Callable[[str], Load]] = {
 def serve(tree: Path, load: Load) -> Seen:
     """Start a tree's server, and have the load served."""
     seen = Seen()
-    with tempfile.TemporaryDirectory(prefix="engine-server-") as folder:
-        with servers.serve(tree, load.engine, Path(folder), load.plugins) as server:
+    with (
+        tempfile.TemporaryDirectory(prefix="engine-server-") as folder,
+        # Around the server, without which no client waits for an answer.
+        ThreadPoolExecutor() as clients,
+        servers.serve(tree, load.engine, Path(folder), load.plugins) as server,
+    ):
+        begin = time.monotonic()
+        seen.started = server.started()
+        seen.seconds.append(round(time.monotonic() - begin, 1))
+        if seen.started:
             begin = time.monotonic()
-            seen.started = server.started()
+            _have_served(server, clients, load, seen)
             seen.seconds.append(round(time.monotonic() - begin, 1))
-            if seen.started:
-                begin = time.monotonic()
-                _have_served(server, load, seen)
-                seen.seconds.append(round(time.monotonic() - begin, 1))
-            log = server.log()
+        log = server.log()
     seen.swa_peak = max(map(int, re.findall(r"#swa token: (\d+)", log)), default=0)
     seen.error = _error(log) or ("" if seen.started else log[-_TAIL:])
     return seen
@@ -161,7 +166,9 @@ def _crowds() -> tuple[Round, ...]:
     return crowd, msgspec.structs.replace(crowd, stream=True)
 
 
-def _have_served(server: Server, load: Load, seen: Seen) -> None:
+def _have_served(
+    server: Server, clients: ThreadPoolExecutor, load: Load, seen: Seen
+) -> None:
     seen.health.append(server.health())
     for number, wanted in enumerate(load.rounds):
         seen.answers.append([])
@@ -171,8 +178,7 @@ def _have_served(server: Server, load: Load, seen: Seen) -> None:
         def ask(rid: str, prompt: Sequence[int]) -> Said:
             return server.generate(rid, prompt, wanted.new_tokens, wanted.stream)
 
-        with ThreadPoolExecutor(wanted.requests) as clients:
-            answers = list(clients.map(ask, rids, prompts))
+        answers = list(clients.map(ask, rids, prompts))
         for rid, prompt, said in zip(rids, prompts, answers):
             right = text.continued(prompt, wanted.new_tokens, target.WINDOW - 1)
             if said.status == HTTPStatus.OK and said.text != words.words(right):

@@ -23,6 +23,7 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
         full_size, swa_size: slots of the two pools.
         eviction_interval: SGLANG_SWA_EVICTION_INTERVAL.
         new_token_ratio: the share of a request's output that admission sets aside.
+        new_tokens: the most of a request's output that admission reckons with.
         disaggregation: ``null``, or ``decode`` with the fake transfer backend.
     """
 
@@ -36,6 +37,7 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
     draft_tokens: int = 6
     max_reqs: int = 16
     new_token_ratio: float = 0.01
+    new_tokens: int = 4096
     chunked_prefill_size: int = 4096
     disaggregation: str = "null"
 
@@ -87,6 +89,7 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
         return dict(
             SGLANG_SWA_EVICTION_INTERVAL=str(self.eviction_interval),
             SGLANG_INIT_NEW_TOKEN_RATIO=str(self.new_token_ratio),
+            SGLANG_CLIP_MAX_NEW_TOKENS_ESTIMATION=str(self.new_tokens),
             # Upstream's own checks, after every step and at rest.
             SGLANG_ENABLE_STRICT_MEM_CHECK_DURING_BUSY="1",
             SGLANG_ENABLE_STRICT_MEM_CHECK_DURING_IDLE="True",
