@@ -16,10 +16,12 @@ def words(tokens: Iterable[int]) -> str:
 
 def write(folder: Path) -> None:
     """Write the tokenizer into the model's folder."""
+    # Left out of the text as a special one; the model never says it.
+    unknown = _word(VOCAB_SIZE - 1)
     model = dict(
         type="WordLevel",
         vocab={_word(token): token for token in range(VOCAB_SIZE)},
-        unk_token=_word(0),
+        unk_token=unknown,
     )
     tokenizer = dict(
         version="1.0",
@@ -32,7 +34,7 @@ def write(folder: Path) -> None:
         decoder=None,
         model=model,
     )
-    config = dict(tokenizer_class="PreTrainedTokenizerFast", unk_token=_word(0))
+    config = dict(tokenizer_class="PreTrainedTokenizerFast", unk_token=unknown)
     Path(folder, "tokenizer.json").write_text(json.dumps(tokenizer))
     Path(folder, "tokenizer_config.json").write_text(json.dumps(config))
 
