@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import signal
@@ -29,6 +30,9 @@ ANSWER_SECONDS = 600
 _HOST = "127.0.0.1"
 _POLL_SECONDS = 0.5
 _FAKE_BOOTSTRAP_HOST = "2.2.2.2"
+
+# A proxy is nothing for loopback.
+_direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 # SGLang finds plugins as any package's entry points.
 _ENTRY_POINTS = """\
@@ -101,11 +105,11 @@ class Server:
             self._url + path, data, {"Content-Type": "application/json"}
         )
         try:
-            with urllib.request.urlopen(request, timeout=ANSWER_SECONDS) as answer:
+            with _direct.open(request, timeout=ANSWER_SECONDS) as answer:
                 return _said(answer.status, answer.read())
         except urllib.error.HTTPError as error:
             return _said(error.code, error.read())
-        except OSError as error:
+        except (OSError, http.client.HTTPException) as error:
             return Said(status=0, error=type(error).__name__, message=str(error))
 
 
@@ -133,6 +137,7 @@ def serve(
     environment |= dict(
         SGLANG_PLUGINS=",".join(["kv_engine", *plugins]),
         TMPDIR=str(folder / "tmp"),
+        no_proxy=_HOST,
         # Its processes import the same; empty is as unset.
         PYTHONDONTWRITEBYTECODE="",
     )
