@@ -180,8 +180,9 @@ def _have_served(
 
         answers = list(clients.map(ask, rids, prompts))
         for rid, prompt, said in zip(rids, prompts, answers):
-            right = text.continued(prompt, wanted.new_tokens, target.WINDOW - 1)
-            if said.status == HTTPStatus.OK and said.text != words.words(right):
+            right = text.continued(prompt, wanted.new_tokens, target.WINDOW)
+            # Behind the prompt it begins with a space.
+            if said.status == HTTPStatus.OK and said.text.strip() != words.words(right):
                 seen.wrong_text.append(rid)
         # Of some thousand words each.
         seen.answers[-1] = [
