@@ -9,6 +9,7 @@ a patched tree.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import signal
 import sys
@@ -32,34 +33,31 @@ def main() -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     failed = False
     with place() as where:
-        for tag in options.base:
-            for kind in options.tree:
-                for name in options.load:
-                    load = service.LOADS[name](options.algorithm)
-                    seen = service.serve(where.tree(tag, kind), load)
-                    found = service.trouble(load, seen)
-                    failed |= bool(found) and kind == PATCHED
-                    _tell(options, dict(base=tag, tree=kind, load=name), seen, found)
+        for tag, kind, algorithm, name in itertools.product(
+            options.base, options.tree, options.algorithm, options.load
+        ):
+            load = service.LOADS[name](algorithm)
+            seen = service.serve(where.tree(tag, kind), load)
+            found = service.trouble(load, seen)
+            failed |= bool(found) and kind == PATCHED
+            which = dict(base=tag, tree=kind, algorithm=algorithm, load=name)
+            (_tell_json if options.json else _tell)(which, seen, found)
+            sys.stdout.flush()
     return 1 if failed else 0
 
 
-def _tell(options, which: dict[str, str], seen: service.Seen, found: list[str]) -> None:
-    if options.json:
-        row = dict(
-            **which,
-            algorithm=options.algorithm,
-            seen=msgspec.to_builtins(seen),
-            trouble=found,
-        )
-        print(json.dumps(row), flush=True)
-        return
-    print(*which.values(), *seen.seconds)
+def _tell_json(which: dict[str, str], seen: service.Seen, found: list[str]) -> None:
+    row = dict(**which, seen=msgspec.to_builtins(seen), trouble=found)
+    print(json.dumps(row))
+
+
+def _tell(which: dict[str, str], seen: service.Seen, found: list[str]) -> None:
+    print(*which.values(), *(f"{seconds} s" for seconds in seen.seconds))
     print(f"  /health {seen.health}, #swa token at most {seen.swa_peak}")
-    for said in (said for answers in seen.answers for said in answers):
+    for said in itertools.chain(*seen.answers):
         print("  ", *filter(None, msgspec.structs.astuple(said)))
     for line in found:
         print(f"  ! {line}")
-    sys.stdout.flush()
 
 
 def _options() -> argparse.Namespace:
@@ -69,7 +67,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--load",
         nargs="+",
-        default=["long", "plain", "backup"],
+        default=["long", "backup"],
         choices=service.LOADS,
     )
     parser.add_argument(
@@ -78,7 +76,12 @@ def _options() -> argparse.Namespace:
         default=[RELEASED, PATCHED],
         choices=[RELEASED, PATCHED],
     )
-    parser.add_argument("--algorithm", default="DSPARK", choices=ALGORITHMS)
+    parser.add_argument(
+        "--algorithm",
+        nargs="+",
+        default=["DSPARK", service.NONE],
+        choices=[*ALGORITHMS, service.NONE],
+    )
     parser.add_argument("--json", action="store_true", help="a line for each server")
     return parser.parse_args()
 

@@ -138,6 +138,9 @@ def serve(
         SGLANG_PLUGINS=",".join(["kv_engine", *plugins]),
         TMPDIR=str(folder / "tmp"),
         no_proxy=_HOST,
+        # A minute in which a server whose scheduler is dead waits for GPU dumps.
+        SGLANG_PYSPY_DUMP_BEFORE_CRASH="False",
+        SGLANG_CUDA_COREDUMP_BEFORE_CRASH="False",
         # Its processes import the same; empty is as unset.
         PYTHONDONTWRITEBYTECODE="",
     )

@@ -18,6 +18,8 @@ from kv_engine.engine import Engine
 from . import matrix, servers
 from .servers import Said, Server
 
+# Nothing is speculated.
+NONE = "none"
 UNAVAILABLE = HTTPStatus.SERVICE_UNAVAILABLE.value
 # A request's window, an eviction interval and the blocks in flight, and to spare.
 SWA_BOUND = 128
@@ -82,11 +84,6 @@ def long(algorithm: str) -> Load:
     )
 
 
-def plain(algorithm: str) -> Load:
-    """The same, and nothing is speculated."""
-    return long("")
-
-
 def backup(algorithm: str) -> Load:
     """A decode node takes out a request, and its pool has no copy to the host."""
     return Load(
@@ -106,7 +103,7 @@ def sample(algorithm: str) -> Load:
 
 
 LOADS: dict[str, Callable[[str], Load]] = {
-    load.__name__: load for load in (long, plain, backup, sample)
+    load.__name__: load for load in (long, backup, sample)
 }
 
 
@@ -155,7 +152,9 @@ def trouble(load: Load, seen: Seen) -> list[str]:
 
 
 def _engine(algorithm: str, **fields: Any) -> Engine:
-    draft_tokens = matrix.ALGORITHMS.get(algorithm, 0)
+    if algorithm == NONE:
+        return Engine(algorithm="", **fields)
+    draft_tokens = matrix.ALGORITHMS[algorithm]
     return Engine(algorithm=algorithm, draft_tokens=draft_tokens, **fields)
 
 
