@@ -138,11 +138,8 @@ def trouble(load: Load, seen: Seen) -> list[str]:
         found.append(f"/health: {seen.health}")
     for number, (wanted, said) in enumerate(zip(load.rounds, seen.answers)):
         refused = [out for out in said if out.status != HTTPStatus.OK]
-        if len(refused) != wanted.aborts:
-            found.append(f"round {number}: {len(refused)} refused: {refused}")
-        found.extend(
-            f"round {number}: {out}" for out in refused if out.status != UNAVAILABLE
-        )
+        if [out.status for out in refused] != [UNAVAILABLE] * wanted.aborts:
+            found.append(f"round {number}: refused: {refused}")
     requests = max(wanted.requests for wanted in load.rounds)
     if seen.swa_peak > requests * SWA_BOUND:
         found.append(f"#swa token: {seen.swa_peak}")
