@@ -165,7 +165,10 @@ def serve(
 
 
 def _settings(tree: Path, engine: Engine, model: Path, port: int) -> dict[str, Any]:
-    known = Path(tree, "python/sglang/srt/server_args.py").read_text()
+    srt = tree / "python/sglang/srt"
+    # Later releases keep them by groups.
+    sources = [srt / "server_args.py", *sorted((srt / "arg_groups").glob("*.py"))]
+    known = "".join(source.read_text() for source in sources)
     return engine.settings(model, known) | dict(
         host=_HOST, port=port, decode_log_interval=1
     )
