@@ -15,7 +15,7 @@ python = click.option(
     help="The interpreter that SGLang runs with; the one that runs this unless told.",
 )
 release = click.option(
-    "--base",
+    "--release",
     "named",
     default="",
     metavar="RELEASE",

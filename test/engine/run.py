@@ -87,7 +87,7 @@ def _write(out: Path, load: str, seen: tables.Seen) -> None:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     tags = [release.tag for release in releases.with_series()]
-    parser.add_argument("--base", nargs="+", default=tags, metavar="TAG")
+    parser.add_argument("--release", nargs="+", default=tags, metavar="TAG")
     parser.add_argument("--load", nargs="+", default=list(matrix.LOADS))
     parser.add_argument(
         "--tree",

@@ -43,7 +43,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     start = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="dspark-upstream-") as scratch:
-        trees = tree.pair(options.checkout, options.mails, Path(scratch))
+        trees = tree.pair(options.checkout, options.patches, Path(scratch))
         report = {"release": options.release, **check(trees, options)}
     report["minutes"] = round((time.monotonic() - start) / 60, 1)
     if options.json:
@@ -182,10 +182,10 @@ def _options() -> argparse.Namespace:
     options.checkout = options.checkout.resolve()
     if not options.release:
         options.release = tree.tag(options.checkout) or options.checkout.name
-    options.mails = sorted(
+    options.patches = sorted(
         (options.patches / options.release).resolve().glob("*.patch")
     )
-    if not options.mails:
+    if not options.patches:
         parser.error(
             f"there is no series for {options.release}: name one with --release"
         )

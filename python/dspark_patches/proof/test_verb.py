@@ -53,7 +53,7 @@ def command(
     \b
     Examples:
       dspark-patches test --python /opt/venv/bin/python
-      dspark-patches test ~/my-fork --base v0.5.16
+      dspark-patches test ~/my-fork --release v0.5.16
 
     Ends with 0 when every test holds, else with 1.
     """

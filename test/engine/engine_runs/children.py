@@ -27,14 +27,12 @@ def answers(tree: Path, tasks: Sequence[dict[str, Any]]) -> Iterator[dict[str, A
     Raises:
         ChildFailed: not all of them were answered.
     """
-    environment = runner.environment(tree)
-    environment["PYTHONPATH"] += os.pathsep + os.fspath(_HERE)
     with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as printed:
         given.writelines(json.dumps(task).encode() + b"\n" for task in tasks)
         given.seek(0)
         process = subprocess.Popen(
             [sys.executable, "-m", "kv_engine"],
-            env=environment,
+            env=environment(tree),
             stdin=given,
             stdout=subprocess.PIPE,
             stderr=printed,
@@ -51,3 +49,16 @@ def answers(tree: Path, tasks: Sequence[dict[str, Any]]) -> Iterator[dict[str, A
             printed.seek(0)
             tail = printed.read().decode(errors="replace").splitlines()[-_TAIL:]
             raise ChildFailed("\n".join(tail))
+
+
+def environment(tree: Path, *paths: Path) -> dict[str, str]:
+    """What makes a tree the sglang of a process, on a CPU and with ``kv_engine``.
+
+    Args:
+        paths: more to import from.
+    """
+    given = runner.environment(tree)
+    added = (_HERE, _HERE / "kv_engine" / "stubs", *paths)
+    path = [given["PYTHONPATH"], *map(os.fspath, added)]
+    # Read as the release's modules are imported: upstream's own switch for a CPU.
+    return given | dict(PYTHONPATH=os.pathsep.join(path), SGLANG_USE_CPU_ENGINE="1")

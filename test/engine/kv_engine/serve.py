@@ -10,11 +10,12 @@ import msgspec
 
 from sglang.srt.managers.scheduler import Scheduler
 
-from . import pd, text
-from .boot import Engine, boot
-from .cells import Cells
+from . import text
+from .boot import boot
 from .client import Client, Done, Request
-from .watch import Retraction, Watch, before
+from .connect import connect
+from .engine import Engine
+from .watch import Retraction, Watch
 from .worker import KVWorker
 
 
@@ -70,16 +71,8 @@ def serve(
     client = Client(requests, turns)
     scheduler = boot(engine, client, folder)
     worker = scheduler.draft_worker
-    worker.attach(
-        Cells(scheduler.token_to_kv_pool_allocator),
-        window=scheduler.sliding_window_size,
-        draft_tokens=engine.draft_tokens,
-        seed=seed,
-    )
+    connect(scheduler, worker, draft_tokens=engine.draft_tokens, seed=seed)
     watch = Watch(scheduler, worker, lambda: client.turn)
-    before(scheduler, "process_batch_result", lambda _, result: worker.finish(result))
-    if engine.disaggregation == "decode":
-        pd.connect(scheduler, worker)
     if sabotage:
         sabotage(scheduler)
     died = ""

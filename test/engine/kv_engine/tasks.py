@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from .boot import Engine
+from .engine import Engine
 from .serve import Record
 
 

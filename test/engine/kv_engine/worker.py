@@ -173,13 +173,13 @@ class KVWorker(BaseSpecWorker):
     def _decode(self, batch: ScheduleBatch, reads: list) -> GenerationBatchResult:
         self.counts.decodes += 1
         rows, accepts = [], []
-        relayed = batch.spec_info.bonus_tokens.tolist()
-        for row, req in enumerate(batch.reqs):
-            start = int(batch.seq_lens[row])
+        for row, (req, start, relayed) in enumerate(
+            zip(batch.reqs, *self._relayed(batch))
+        ):
             known = self._known[req.rid]
-            if (start, relayed[row]) != (len(known.tokens) - 1, known.tokens[-1]):
+            if (start, relayed) != (len(known.tokens) - 1, known.tokens[-1]):
                 raise WrongKV(
-                    f"{req.rid}: {start} tokens and bonus {relayed[row]} relayed, "
+                    f"{req.rid}: {start} tokens and bonus {relayed} relayed, "
                     f"{len(known.tokens) - 1} and {known.tokens[-1]} expected"
                 )
             most = self._draft_tokens
@@ -197,6 +197,10 @@ class KVWorker(BaseSpecWorker):
         lens = torch.tensor(accepts, dtype=torch.int32)
         bonus = [said[accepted - 1] for said, accepted in zip(rows, accepts)]
         return _result(batch.seq_lens + lens, bonus, rows, lens)
+
+    def _relayed(self, batch: ScheduleBatch) -> tuple[list[int], list[int]]:
+        """How many tokens of each request have KV, and the token that follows."""
+        return batch.seq_lens.tolist(), batch.spec_info.bonus_tokens.tolist()
 
     def _verify(self, slots: np.ndarray, tokens: list[int], accepted: int):
         """Write a block and read it; its tags and the tokens that it says."""

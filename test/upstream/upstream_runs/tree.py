@@ -73,7 +73,7 @@ def git(directory: Path, *args: str) -> str:
     return done.stdout
 
 
-def pair(checkout: Path, mails: list[Path], scratch: Path) -> tuple[Path, Path]:
+def pair(checkout: Path, patches: list[Path], scratch: Path) -> tuple[Path, Path]:
     """Copies of a checkout's commit, or of a plain folder: as it is, and patched."""
     before, after = scratch / "before", scratch / "after"
     if (checkout / ".git").exists():
@@ -84,7 +84,7 @@ def pair(checkout: Path, mails: list[Path], scratch: Path) -> tuple[Path, Path]:
         git(before, "add", "--all", "--force")
         git(before, "commit", "--quiet", "--message=As it is")
     git(scratch, "clone", "--quiet", "--shared", str(before), str(after))
-    git(after, "am", "--quiet", *map(str, mails))
+    git(after, "am", "--quiet", *map(str, patches))
     return before, after
 
 
