@@ -176,14 +176,14 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--limit", type=float, default=300, help="seconds for a file")
     parser.add_argument(
-        "--patches", type=Path, default=_PATCHES, help=argparse.SUPPRESS
+        "--patches", dest="folder", type=Path, default=_PATCHES, help=argparse.SUPPRESS
     )
     options = parser.parse_args()
     options.checkout = options.checkout.resolve()
     if not options.release:
         options.release = tree.tag(options.checkout) or options.checkout.name
     options.patches = sorted(
-        (options.patches / options.release).resolve().glob("*.patch")
+        (options.folder / options.release).resolve().glob("*.patch")
     )
     if not options.patches:
         parser.error(
