@@ -8,6 +8,7 @@ answers each with a line.
 from __future__ import annotations
 
 import gc
+import importlib
 import importlib.util
 import json
 import os
@@ -66,7 +67,7 @@ class Child:
         self._log = os.path.join(self._scratch, "log")
         self._report = runner.Report(self._tree, self._answer, self._log)
         open(self._log, "wb").close()
-        self._import(job["selectors"])
+        self._import(job["selectors"], job["files"])
         self._files = {path: self._full(path) for path in job["files"]}
         self._functions = swap.live(set(self._files.values()))
         self._code, self._seen, self._content = {}, set(), {}
@@ -112,7 +113,7 @@ class Child:
             found["verdict"] = "killed"
         return found
 
-    def _import(self, selectors):
+    def _import(self, selectors, files):
         os.chdir(self._tree)
         import sglang
 
@@ -121,6 +122,11 @@ class Child:
         self._tests = {}
         for name, each in self._runner.collect(selectors, self._report):
             self._tests.setdefault(name.rpartition(".")[0], []).append(each)
+        # Some are first imported by the function that needs them.
+        for path in files:
+            with suppress(Exception):
+                name = path.removeprefix("python/").removesuffix(".py")
+                importlib.import_module(name.replace("/", "."))
 
     def _full(self, path):
         return os.path.join(self._tree, path)

@@ -73,7 +73,7 @@ class Rules:
                 yield rule, line, (start, end, text)
 
     def _visit(self, node: ast.AST) -> Iterator[tuple[str, int, int, str]]:
-        if isinstance(node, _SKIPPED) or _is_message(node):
+        if isinstance(node, _SKIPPED) or _is_idle(node):
             if isinstance(node, ast.arguments):
                 for default in (*node.defaults, *filter(None, node.kw_defaults)):
                     yield from self._visit(default)
@@ -156,7 +156,8 @@ class Rules:
         if node.args:
             changed.append(("drop argument", copy.copy(node)))
             changed[-1][1].args = node.args[:-1]
-        if len(node.args) > 1:
+        # The least of two is that of the two, whichever comes first.
+        if len(node.args) > 1 and ast.unparse(node.func) not in _NAMES:
             changed.append(("swap arguments", copy.copy(node)))
             changed[-1][1].args = [node.args[1], node.args[0], *node.args[2:]]
         for rule, call in changed:
@@ -166,8 +167,28 @@ class Rules:
 _BOTH = ("True", "False")
 
 
-def _is_message(node: ast.AST) -> bool:
-    """Whether a statement is a docstring or a log."""
+def code(content: bytes) -> str:
+    """What a file does: its syntax, without docstrings and types.
+
+    The text where it has no syntax."""
+    try:
+        tree = ast.parse(content)
+    except SyntaxError:
+        return content.decode()
+    for node in ast.walk(tree):
+        for field in {"annotation", "returns"}.intersection(node._fields):
+            if not isinstance(node, ast.AnnAssign):
+                setattr(node, field, None)
+        body = getattr(node, "body", None)
+        if isinstance(body, list):
+            node.body = [each for each in body if not _is_idle(each)]
+    return ast.dump(tree)
+
+
+def _is_idle(node: ast.AST) -> bool:
+    """Whether a statement is a docstring, a log or for type checkers alone."""
+    if isinstance(node, ast.If):
+        return isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
     if not isinstance(node, ast.Expr):
         return False
     if isinstance(node.value, ast.Constant):
@@ -175,16 +196,3 @@ def _is_message(node: ast.AST) -> bool:
     function = node.value.func if isinstance(node.value, ast.Call) else None
     owner = function.value if isinstance(function, ast.Attribute) else None
     return isinstance(owner, ast.Name) and owner.id in ("logger", "logging")
-
-
-def code(content: bytes) -> str:
-    """What a file does: its syntax, without docstrings; the text where it has none."""
-    try:
-        tree = ast.parse(content)
-    except SyntaxError:
-        return content.decode()
-    for node in ast.walk(tree):
-        body = getattr(node, "body", None)
-        if isinstance(body, list):
-            node.body = [each for each in body if not _is_message(each)]
-    return ast.dump(tree)
