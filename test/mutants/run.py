@@ -32,11 +32,12 @@ def main() -> int:
     options = _options()
     tags = [base.tag for base in releases.chosen(options.release)]
     with ThreadPoolExecutor(options.jobs) as pool:
-        found = list(pool.map(partial(_one, options), tags))
-    seen = dict(zip(tags, found))
+        # What waits for a thread cannot be stopped.
+        apply = pool.map if options.jobs > 1 else map
+        seen = dict(zip(tags, apply(partial(_one, options), tags)))
     if options.json:
         options.json.write_text(json.dumps(seen, indent=1) + "\n")
-    bad = [line for each in found for line in campaign.findings(each)]
+    bad = [line for each in seen.values() for line in campaign.findings(each)]
     print("\n".join(bad) if bad else "ok: no mutant lives that is not exempt")
     return 1 if bad else 0
 
