@@ -106,7 +106,7 @@ def entry(after):
     return f"[[exempt]]\n{lines}after = '{after}'\nreason = 'none'\n"
 
 
-def test_killed_survivor_and_timeout_are_told_apart(run, monkeypatch):
+def test_killed_survivor_and_timeout_are_told_apart(run):
     found = run(KILLED, ENDLESS, SAME, ALIVE)
     assert verdicts(found) == ["killed", "timeout", "same", "alive"]
     assert found["mutants"][0]["by"] == "TestFits.test_boundary"

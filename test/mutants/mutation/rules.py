@@ -112,7 +112,9 @@ class Rules:
             yield from self._operators(node.values, [node.op] * len(node.values))
             neutral = str(isinstance(node.op, ast.And))
             for value in node.values:
-                yield "drop operand", *self._span(value), neutral
+                # A constant stands for a missing value, as in `count or 0`.
+                if not isinstance(value, ast.Constant):
+                    yield "drop operand", *self._span(value), neutral
         elif isinstance(node, ast.UnaryOp):
             if isinstance(node.op, (ast.Not, ast.USub)):
                 start = self._span(node)[0]
