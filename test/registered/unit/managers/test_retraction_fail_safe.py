@@ -11,6 +11,7 @@ from unittest.mock import patch
 
 import torch
 
+from sglang.srt.managers.schedule_batch import ScheduleBatch
 from sglang.srt.mem_cache.memory_pool import KVCache
 from sglang.srt.mem_cache.swa_memory_pool import SWAKVPool
 from sglang.test.ci.ci_register import register_cpu_ci
@@ -92,6 +93,20 @@ class TestRetractionFailSafe(_FullNode):
             [("c", 503), ("b", 503)],
         )
         self.finish_all(rig, batch)
+
+    def test_first_of_the_batch_is_lost_first(self):
+        # As where the order is by length, which it is without speculation.
+        order = {"_get_decode_retraction_order": lambda *args, **options: [1, 0]}
+        short = {"check_decode_mem": lambda *args, **options: False}
+        for fits, kept, lost in ((True, ["b"], ["a"]), (False, [], ["a", "b"])):
+            with self.subTest(fits=fits):
+                rig, batch, _ = self.start("ab", has_backup=False)
+                with patch.multiple(ScheduleBatch, **order, **({} if fits else short)):
+                    batch = rig.decode(batch)
+                self.assertEqual([req.rid for req in batch.reqs], kept)
+                self.assertEqual(rig.retracted, [])
+                self.assertEqual([abort.rid for abort in rig.aborts], lost)
+                self.finish_all(rig, batch)
 
     def test_prompt_of_lost_request_is_evicted(self):
         # What a retracted request had in the tree is used at once, backup or not.
