@@ -31,12 +31,12 @@ _SECTIONS = {
         "exec": "proof.exec_verb",
     },
     "To maintain the series": {
-        "check": "maintain.check_verb",
-        "edit": "maintain.edit_verb",
-        "export": "maintain.export_verb",
-        "carry": "maintain.carry_verb",
-        "lock": "maintain.lock_verb",
-        "readme": "maintain.readme_verb",
+        "check": "maintain.check",
+        "edit": "maintain.edit",
+        "export": "maintain.export",
+        "carry": "maintain.carry",
+        "lock": "maintain.lock",
+        "readme": "maintain.readme",
     },
 }
 _VERBS = {name: place for verbs in _SECTIONS.values() for name, place in verbs.items()}

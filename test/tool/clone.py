@@ -14,7 +14,7 @@ from factories import (
 )
 
 from dspark_patches.git import Git
-from dspark_patches.maintain import checkout, collect, export
+from dspark_patches.maintain import collect, edit, restack
 from dspark_patches.model import diff, patch_file, series
 
 CLOCK = "python/sglang/srt/clock.py"
@@ -107,18 +107,20 @@ class Clone:
         return {path.stem: path.read_bytes() for path in self.folder.glob("*.patch")}
 
     def regenerate(self) -> dict[str, bytes]:
-        return export.regenerate(self.series, self.released, self.sources)
+        return restack.regenerate(self.series, self.released, self.sources)
 
     def edit(self) -> Git:
-        checkout.from_wheel(self.series, self.released, self.tree)
+        edit.from_wheel(self.series, self.released, self.tree)
         return Git(self.tree)
 
-    def collect(
-        self, shared: tuple[str, ...] = (), features: dict[str, bool] | None = None
-    ) -> dict[str, bytes | None]:
-        root = self.sources
-        found = collect.changes(self.series, self.tree, root, shared, features or {})
-        return {p.relative_to(root).as_posix(): data for p, data in found.items()}
+    def collect(self, shared: tuple[str, ...] = ()) -> dict[str, bytes | None]:
+        """What would change in the clone."""
+        wanted = collect.changes(self.series, self.tree, self.sources, shared)
+        return {
+            path.relative_to(self.sources).as_posix(): data
+            for path, data in wanted.items()
+            if restack.content(path) != data
+        }
 
 
 def full_checkout(root: Path, config: str = "") -> Git:

@@ -111,7 +111,7 @@ def clone(world: World) -> Clone:
 def test_nothing_is_carried_without_an_edit(clone: Clone, capsys) -> None:
     before = clone.files("v0.5.17")
     assert clone.carry() == Exit.OK
-    assert "v0.5.17: nothing changed" in capsys.readouterr().out
+    assert "v0.5.17: merged\nnothing changed" in capsys.readouterr().out
     assert clone.files("v0.5.17") == before
 
 
@@ -228,7 +228,7 @@ def test_a_patch_of_unknown_files_is_refused(clone: Clone, capsys) -> None:
         "v0.5.16", 1, patch_file_of({CLOCK: b"tock\n"}, {CLOCK: b"t\n"}, "Patch 1")
     )
     assert clone.carry() == Exit.CONFLICT
-    assert "0001-patch.patch was written for a" in capsys.readouterr().err
+    assert f"0001-patch.patch does not fit {CLOCK}" in capsys.readouterr().err
 
 
 def test_a_commit_that_is_not_there_is_told(clone: Clone, capsys) -> None:

@@ -11,7 +11,7 @@ from factories import make_edit, make_patch_file, write_files, write_series
 from dspark_patches.errors import Conflict, Precondition
 from dspark_patches.files import replace_all
 from dspark_patches.lines import Malformed
-from dspark_patches.maintain import derive
+from dspark_patches.maintain import added, derive
 from dspark_patches.model import diff
 
 POOLS = "python/sglang/test/kits/pools.py"
@@ -178,28 +178,28 @@ class Rig:
 '''
 
 
-def added(features: dict[str, bool], **changes: bytes) -> dict[str, bytes]:
+def derived(features: dict[str, bool], **changes: bytes) -> dict[str, bytes]:
     texts = {path: SOURCES[path] for path in (KIT, POOLS, TEST)}
     return derive.derive(texts | changes, features)
 
 
 @pytest.mark.parametrize(("features", "kit"), [(OLD, OLD_KIT), (NEW, NEW_KIT)])
 def test_a_kit_is_what_one_release_needs(features: dict, kit: bytes) -> None:
-    texts = added(features)
+    texts = derived(features)
     assert texts[KIT].decode() == kit.decode()
     assert b"def make_pool" in texts[POOLS] and b"def _pool" in texts[POOLS]
     assert b"make_full_pool" not in texts[POOLS]
 
 
 def test_a_test_that_a_release_cannot_run_is_left_out() -> None:
-    new = added(NEW)[TEST]
-    assert added(OLD)[TEST] == OLD_TEST
+    new = derived(NEW)[TEST]
+    assert derived(OLD)[TEST] == OLD_TEST
     assert b"features" not in new
     assert b"\n\nclass TestTree:\n    rig = Rig\n\n\nclass TestClock:\n" in new
 
 
 def test_without_features_nothing_is_derived() -> None:
-    assert added({}) == {path: SOURCES[path] for path in (KIT, POOLS, TEST)}
+    assert derived({}) == {path: SOURCES[path] for path in (KIT, POOLS, TEST)}
 
 
 def test_what_is_no_test_stays_as_it_is() -> None:
@@ -266,20 +266,29 @@ def test_a_text_that_is_no_python_is_refused() -> None:
 def test_features_are_those_of_the_released_files(tmp_path: Path) -> None:
     write_files(tmp_path, {derive.FEATURES: FEATURES_SOURCE + b'HAS_FILE = "srt/x"\n'})
     root = tmp_path / "released"
-    assert derive.features(tmp_path, root) == {"HAS_TREE": False, "HAS_FILE": False}
+    assert derive.features(added.read(tmp_path), root) == {
+        "HAS_TREE": False,
+        "HAS_FILE": False,
+    }
     write_files(root, {"python/sglang/srt/tree.py": b"def evict_all(): pass\n"})
-    assert derive.features(tmp_path, root) == {"HAS_TREE": False, "HAS_FILE": False}
+    assert derive.features(added.read(tmp_path), root) == {
+        "HAS_TREE": False,
+        "HAS_FILE": False,
+    }
     write_files(root, {"python/sglang/srt/tree.py": b"def evict(): pass\n"})
     write_files(root, {"python/sglang/srt/x": b""})
-    assert derive.features(tmp_path, root) == {"HAS_TREE": True, "HAS_FILE": True}
-    assert derive.features(root, root) == {}
+    assert derive.features(added.read(tmp_path), root) == {
+        "HAS_TREE": True,
+        "HAS_FILE": True,
+    }
+    assert derive.features({}, root) == {}
 
 
 @pytest.mark.parametrize("line", [b"A = 1", b"A = B", b"A = B = 'x'", b"import os"])
 def test_a_list_of_features_holds_nothing_else(tmp_path: Path, line: bytes) -> None:
     write_files(tmp_path, {derive.FEATURES: b'"""Why."""\n' + line})
     with pytest.raises(Malformed, match="features.py:2: expected NAME"):
-        derive.features(tmp_path, tmp_path)
+        derive.features(added.read(tmp_path), tmp_path)
 
 
 @pytest.fixture
@@ -343,15 +352,15 @@ def test_a_kit_that_a_later_patch_edits_is_the_patches_own(sharing: Clone) -> No
 def test_an_unedited_work_tree_of_derived_files_changes_nothing(sharing: Clone) -> None:
     sharing.edit()
     assert (sharing.tree / KIT).read_bytes() == OLD_KIT
-    assert sharing.collect(features=OLD) == {}
+    assert sharing.collect() == {}
 
 
 def test_an_edit_of_a_derived_file_is_refused(sharing: Clone) -> None:
     git = sharing.edit()
     write_files(sharing.tree, {KIT: OLD_KIT + b"# more\n"})
     git.run("commit", "-q", "--all", "--amend", "--no-edit")
-    with pytest.raises(Conflict, match=f"{KIT} is derived from the text that") as found:
-        sharing.collect(features=OLD)
+    with pytest.raises(Conflict, match=f"{KIT} in the clone is not what") as found:
+        sharing.collect()
     assert f"edit {sharing.sources / KIT}" in found.value.next_step
     assert (sharing.sources / KIT).read_bytes() == KIT_SOURCE
 
@@ -363,4 +372,4 @@ def test_an_edit_of_a_file_that_asks_nothing_is_taken(sharing: Clone) -> None:
     edited = (sharing.tree / TEST).read_bytes() + b"\nrig = Rig\n"
     write_files(sharing.tree, {TEST: edited})
     git.run("commit", "-q", "--all", "--amend", "--no-edit")
-    assert sharing.collect(features=OLD)[TEST] == edited
+    assert sharing.collect()[TEST] == edited

@@ -155,7 +155,7 @@ def test_inherited_tests_exist(clone: Sound, test: str) -> None:
 
 def test_a_class_that_inherits_from_itself_ends(clone: Sound) -> None:
     write_files(clone.root, {TEST: b"class A(B):\n    pass\n\nclass B(A):\n    pass\n"})
-    assert added.missing(added.Sources(clone.root), f"{TEST}::A.test_x") == ""
+    assert added.missing(added.read(clone.root), f"{TEST}::A.test_x") == ""
 
 
 def test_other_files_than_python_may_be_added(clone: Sound) -> None:

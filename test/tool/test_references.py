@@ -79,7 +79,7 @@ def status(text: str) -> tuple[str, str]:
             f"{TABLE}:0: not a regular file",
         ),
         (
-            lambda clone: write_files(clone.root, {TABLE: b'["#1"]\n'}),
+            lambda clone: write_files(clone.root, {TABLE: b'["a/b#1"]\n'}),
             f"{TABLE}:0: cannot be read as the table of references "
             "(Object missing required field `kind` - at `$[...]`)",
         ),
@@ -87,7 +87,8 @@ def status(text: str) -> tuple[str, str]:
             lambda clone: write_files(
                 clone.root, {TABLE: REFERENCES.replace(b"sglang#2", b"sglang#02")}
             ),
-            f"{TABLE}:0: 'sgl-project/sglang#02' is not OWNER/NAME#NUMBER",
+            f"{TABLE}:0: cannot be read as the table of references (Expected `str` "
+            "matching regex '^[\\\\w.-]+/[\\\\w.-]+#[1-9]\\\\d*$' - at `key` in `$`)",
         ),
     ],
 )

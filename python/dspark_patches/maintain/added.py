@@ -3,211 +3,171 @@
 from __future__ import annotations
 
 import ast
+import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from functools import cache, lru_cache
+from functools import lru_cache
 from pathlib import Path, PurePosixPath
 
-import msgspec
-
 from ..findings import Finding
-from ..model.diff import ZEROS, blob_id
-from ..model.series import is_test
+from ..model.series import Series, added_paths, is_test
 from .derive import FEATURES, derive
 from .used import IMPORTS, KIT, bound, module_path, parse
 
 FOLDERS = ("python/sglang", "test/registered")
 SUITE = "base-a-test-cpu"
 
-_REGISTER = "register_cpu_ci"
+_REGISTER = "register_cpu_ci("
+_REGISTERED = re.compile(rf"register_cpu_ci\(est_time=[\d.]+, suite='{SUITE}'\)")
 _MAIN = "if __name__ == '__main__':\n    unittest.main()"
-# Releases that define no tests of their own.
-_PLAIN_RELEASES = {"CustomTestCase", "TestCase", "object"}
+# Bases that define no tests of their own.
+_PLAIN = {"CustomTestCase", "TestCase", "object"}
+
+# The clone's text of each file, or a release's, by path.
+Texts = Mapping[str, bytes]
 
 
-class Module(msgspec.Struct, frozen=True, kw_only=True):
-    """A Python file as far as it can be parsed; ``error`` says why it cannot.
+def read(root: Path) -> dict[str, bytes]:
+    """Every file of a clone that is there to be added to SGLang."""
+    found = (path for folder in FOLDERS for path in (root / folder).rglob("*"))
+    return {
+        path.relative_to(root).as_posix(): path.read_bytes()
+        for path in sorted(found)
+        if path.is_file() and "__pycache__" not in path.parts
+    }
 
-    Attributes:
-        imports: the modules from which it imports, wherever in it.
+
+def of_release(
+    texts: Texts, series: Series, features: Mapping[str, bool]
+) -> dict[str, bytes]:
+    """What a series adds, and the kit that it may need, as its release has them.
+
+    Raises:
+        Malformed: a file cannot be derived.
     """
-
-    statements: tuple[ast.stmt, ...] = ()
-    imports: frozenset[str] = frozenset()
-    error: str = ""
-    line: int = 0
-
-    @property
-    def classes(self) -> dict[str, ast.ClassDef]:
-        """The module's classes by name."""
-        return {s.name: s for s in self.statements if isinstance(s, ast.ClassDef)}
-
-    @property
-    def definitions(self) -> dict[str, int]:
-        """The names that it defines and does not import, each with its line."""
-        return {
-            name: statement.lineno
-            for statement in self.statements
-            if not isinstance(statement, IMPORTS)
-            for name in bound(statement)
-        }
+    fresh = added_paths(series)
+    tests = [path for path in fresh if is_test(path) and path in texts]
+    fresh |= kit_of(texts, tests)
+    return derive({path: texts[path] for path in fresh if path in texts}, features)
 
 
-class Sources:
-    """The added files of a clone; each is read and parsed once.
+def single_additions(series: Series) -> set[str]:
+    """Paths that one patch adds and no other touches: the clone has their source.
 
-    Args:
-        root: the clone.
-        texts: what a release has in the place of the clone's text, by path.
+    A file that a later patch edits again is, like an edit, its patches' own.
     """
-
-    def __init__(self, root: Path, texts: Mapping[str, bytes] | None = None) -> None:
-        self._root = root
-        self.texts = texts or {}
-        self.blob = cache(self._blob)
-        self.module = cache(self._module)
-
-    def of_release(self, paths: Iterable[str], features: Mapping[str, bool]) -> Sources:
-        """The same files, as a release has them that adds ``paths``.
-
-        Raises:
-            Malformed: a file cannot be derived.
-        """
-        found = {path: self.content(path) for path in paths}
-        texts = {path: text for path, text in found.items() if text is not None}
-        return Sources(self._root, derive(texts, features))
-
-    def paths(self) -> list[str]:
-        """Every file of the clone that is there to be added to SGLang."""
-        found = (
-            path for folder in FOLDERS for path in (self._root / folder).rglob("*")
-        )
-        return sorted(
-            path.relative_to(self._root).as_posix()
-            for path in found
-            if path.is_file() and "__pycache__" not in path.parts
-        )
-
-    def content(self, path: str) -> bytes | None:
-        """The file's bytes; None where there is no such file."""
-        if path in self.texts:
-            return self.texts[path]
-        file = self._root / path
-        return file.read_bytes() if file.is_file() else None
-
-    def _blob(self, path: str) -> str:
-        """The file's blob id; zeros where there is no such file."""
-        content = self.content(path)
-        return ZEROS if content is None else blob_id(content)
-
-    def _module(self, path: str) -> Module:
-        try:
-            tree = parse(self.content(path) or b"")
-        except SyntaxError as error:
-            return Module(error=error.msg, line=error.lineno or 0)
-        return Module(statements=tuple(tree.body), imports=_imports(tree))
+    sections = [s for patch in series.patches for s in patch.file.sections]
+    touched = Counter(section.path for section in sections)
+    return {s.path for s in sections if s.kind == "add" and touched[s.path] == 1}
 
 
-@lru_cache(maxsize=1024)
-def _imports(tree: ast.Module) -> frozenset[str]:
-    imported = (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom))
-    return frozenset(node.module for node in imported if node.module)
+def placed(series: Series, texts: Texts) -> dict[str, set[str]]:
+    """What each patch adds from its source; a kit file comes with its first test."""
+    touched = {p.name: {s.path for s in p.file.sections} for p in series.patches}
+    fresh = single_additions(series)
+    kit = {path for path in fresh if path.startswith(KIT)}
+    theirs = set().union(*touched.values()) - fresh
+    first: dict[str, set[str]] = {}
+    for name, paths in touched.items():
+        used = kit_of(texts, paths & fresh, kit)
+        first[name] = used.difference(theirs, *first.values())
+    # A kit file that has neither a test nor a source any more goes.
+    moved = set().union(*first.values()) | (kit - texts.keys())
+    return {name: first[name] | (touched[name] & fresh) - moved for name in touched}
 
 
-def lint(sources: Sources, path: str) -> Iterator[Finding]:
+def lint(path: str, text: bytes) -> Iterator[Finding]:
     """What upstream's own lint and CI would refuse in an added file."""
     if not path.endswith(".py"):
         return
-    module = sources.module(path)
-    if module.error:
-        what = f"cannot be parsed: {module.error}"
-        yield Finding(file=path, line=module.line, what=what, hint="mend the syntax")
+    try:
+        statements = parse(text).body
+    except SyntaxError as error:
+        what, line = f"cannot be parsed: {error.msg}", error.lineno or 0
+        yield Finding(file=path, line=line, what=what, hint="mend the syntax")
         return
-    call = _registration(module)
+    calls = {s.lineno: ast.unparse(s) for s in statements if isinstance(s, ast.Expr)}
+    line, call = next(
+        ((n, text) for n, text in calls.items() if text.startswith(_REGISTER)), (0, "")
+    )
     if path.startswith("python/"):
         if call:
             hint = "move the test below test/registered/"
             what = "a registered test stands inside the package"
-            yield Finding(file=path, line=call.lineno, what=what, hint=hint)
+            yield Finding(file=path, line=line, what=what, hint=hint)
     elif PurePosixPath(path).name.startswith("test_"):
-        yield from _lint_test(module, path, call)
+        if not _REGISTERED.fullmatch(call):
+            hint = f'call {_REGISTER}est_time=<number>, suite="{SUITE}")'
+            what = "the test is not registered with literal values"
+            yield Finding(file=path, line=line, what=what, hint=hint)
+        last = statements[-1] if statements else None
+        if last is None or ast.unparse(last) != _MAIN:
+            hint = 'end with `if __name__ == "__main__": unittest.main()`'
+            what = "the file does not end with the unittest main guard"
+            line = last.lineno if last else 0
+            yield Finding(file=path, line=line, what=what, hint=hint)
 
 
-def missing(sources: Sources, selector: str) -> str:
+def missing(texts: Texts, selector: str) -> str:
     """What of ``PATH[::CLASS[.TEST]]`` does not exist, or an empty string."""
     path, _, rest = selector.partition("::")
-    if sources.blob(path) == ZEROS:
+    if path not in texts:
         return path
     name, _, test = rest.partition(".")
-    classes = sources.module(path).classes
+    statements = _tree(texts[path]).body
+    classes = {s.name: s for s in statements if isinstance(s, ast.ClassDef)}
     if name and name not in classes:
         return f"{path}::{name}"
     return selector if test and not _has_test(classes, name, test) else ""
 
 
-def kit_of(
-    sources: Sources, paths: Iterable[str], named: Collection[str] = ()
-) -> set[str]:
+def definitions(text: bytes) -> dict[str, int]:
+    """The names that a file defines and does not import, each with its line."""
+    own = (s for s in _tree(text).body if not isinstance(s, IMPORTS))
+    return {name: statement.lineno for statement in own for name in bound(statement)}
+
+
+def kit_of(texts: Texts, paths: Iterable[str], named: Collection[str] = ()) -> set[str]:
     """The kit files that the tests among some paths import, however far round.
 
     Args:
-        sources: the clone's files.
+        texts: the files.
         paths: the tests, among others.
-        named: kit files to be found even where the clone does not have them; others
-            are the release's own.
+        named: kit files to be found even where ``texts`` lacks them; others are the
+            release's own.
     """
     found: set[str] = set()
     waiting = [p for p in paths if is_test(p) and not p.startswith(KIT)]
     while waiting:
-        for module in sources.module(waiting.pop()).imports:
-            path = module_path(module)
-            if path in found or not path.startswith(KIT) or path == FEATURES:
-                continue
-            if path in named or sources.blob(path) != ZEROS:
-                found.add(path)
-                waiting.append(path)
+        new = {p for p in _kit(texts.get(waiting.pop(), b"")) if p in {*named, *texts}}
+        waiting += new - found
+        found |= new
     return found
 
 
-def _registration(module: Module) -> ast.Call | None:
-    for statement in module.statements:
-        call = statement.value if isinstance(statement, ast.Expr) else None
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name):
-            if call.func.id == _REGISTER:
-                return call
-    return None
+@lru_cache(maxsize=1024)
+def _kit(text: bytes) -> frozenset[str]:
+    """The kit files from which a file imports, wherever in it."""
+    nodes = (n for n in ast.walk(_tree(text)) if isinstance(n, ast.ImportFrom))
+    paths = {module_path(node.module or "") for node in nodes} - {FEATURES}
+    return frozenset(path for path in paths if path.startswith(KIT))
 
 
-def _lint_test(module: Module, path: str, call: ast.Call | None) -> Iterator[Finding]:
-    literal = f'{_REGISTER}(est_time=<number>, suite="{SUITE}")'
-    if call is None or not _is_literal(call):
-        what = "the test is not registered with literal values"
-        line = call.lineno if call else 0
-        yield Finding(file=path, line=line, what=what, hint=f"call {literal}")
-    last = module.statements[-1] if module.statements else None
-    if last is None or ast.unparse(last) != _MAIN:
-        line = last.lineno if last else 0
-        what = "the file does not end with the unittest main guard"
-        hint = 'end with `if __name__ == "__main__": unittest.main()`'
-        yield Finding(file=path, line=line, what=what, hint=hint)
-
-
-def _is_literal(call: ast.Call) -> bool:
-    values = {
-        keyword.arg: keyword.value.value
-        for keyword in call.keywords
-        if isinstance(keyword.value, ast.Constant)
-    }
-    timed = isinstance(values.get("est_time"), (int, float))
-    return not call.args and timed and values.get("suite") == SUITE
+def _tree(text: bytes) -> ast.Module:
+    """A file's syntax tree; an empty one where it cannot be parsed."""
+    try:
+        return parse(text)
+    except SyntaxError:
+        return ast.Module([], [])
 
 
 def _has_test(classes: dict[str, ast.ClassDef], name: str, test: str) -> bool:
-    """Whether a class has a test; one with an imported release may inherit it."""
+    """Whether a class has a test; one with an imported base may inherit it."""
     found = classes.get(name)
     if found is None:
-        return name not in _PLAIN_RELEASES
+        return name not in _PLAIN
     if any(isinstance(s, ast.FunctionDef) and s.name == test for s in found.body):
         return True
-    releases = (ast.unparse(release).rpartition(".")[2] for release in found.bases)
+    bases = (ast.unparse(base).rpartition(".")[2] for base in found.bases)
     others = {other: c for other, c in classes.items() if other != name}
-    return any(_has_test(others, release, test) for release in releases)
+    return any(_has_test(others, base, test) for base in bases)

@@ -1,4 +1,4 @@
-"""Everything about the series that can be known offline, at once.
+"""``dspark-patches check``: all that can be known offline, at once.
 
 Needs neither the released files nor git: blob ids tell where hunks land, and
 the lock tells the release's blob ids.
@@ -10,19 +10,48 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from ..errors import Failure, Usage
+import click
+
+from .. import options
+from ..errors import Exit, Failure, Precondition, Usage
 from ..findings import Finding, of_failure
 from ..lines import Malformed, read
-from ..model import lock
+from ..model import lock, releases
 from ..model import series as all_series
-from ..model.diff import ZEROS
+from ..model.diff import ZEROS, blob_id
 from ..model.releases import Release
 from ..model.series import Patch, Series, added_paths, blobs_after, chain
+from ..report_findings import print_findings
 from . import added, derive, lint, used
-from .added import Sources
 from .lint import Reference, Wrong
 
 _SELECTOR = re.compile(r"[^:]+\.py(::\w+(\.\w+)?)?", re.ASCII)
+
+
+@click.command(name="check")
+@click.argument("release", nargs=-1)
+@options.form
+@click.pass_context
+def command(context: click.Context, release: tuple[str, ...], form: str) -> None:
+    """Check the series of every RELEASE, offline and in a second.
+
+    Every patch must be what git writes, say why and name its tests; every hunk
+    must land where it was written for; every added file must be the clone's;
+    every lock must be up to date. All findings are reported at once. With no
+    RELEASE, every release that has a series is checked, and every file below
+    python/sglang and test/registered must belong to one.
+
+    \b
+    Examples:
+      dspark-patches check
+      dspark-patches check v0.5.16 --format json
+
+    Ends with 0 when there is nothing to mend, warnings aside, else with 1.
+    """
+    chosen = releases.chosen(release)
+    found = check(chosen, releases.data_root(), whole=not release)
+    failed = print_findings(form, found, f"{len(chosen)} series")
+    context.exit(Exit.FINDINGS if failed else Exit.OK)
 
 
 def check(chosen: Sequence[Release], root: Path, *, whole: bool) -> tuple[Finding, ...]:
@@ -33,99 +62,65 @@ def check(chosen: Sequence[Release], root: Path, *, whole: bool) -> tuple[Findin
         root: the clone: ``patches/`` and the files that the series add.
         whole: whether these are all releases; then each file that is there to be
             added must be added by one of them.
-
-    Returns:
-        All findings, in the order of the releases.
     """
-    sources = Sources(root)
+    texts, known = added.read(root), None
     found: list[Finding] = []
+    try:
+        known = lint.load_references(root / "patches" / lint.REFERENCES)
+    except Malformed as failure:
+        found.append(of_failure("", failure, "correct or restore it"))
     all_added: set[str] = set()
-    released: list[Sources] = []
-    known = _references(root / "patches" / lint.REFERENCES, found)
+    derived: list[dict[str, bytes]] = []
     for release in chosen:
-        series, findings = _read(release, root / "patches" / release.tag)
-        found.extend(findings)
-        if not series:
+        folder = root / "patches" / release.tag
+        try:
+            series, failures = all_series.scan(release, folder)
+        except Usage as failure:
+            file = f"patches/{release.tag}"
+            found.append(_finding(release, file, failure.message, failure.next_step))
             continue
+        hint = "mend it, or make it anew with `dspark-patches edit` and `export --from`"
+        found += [of_failure(release.tag, failure, hint) for failure in failures]
         all_added |= added_paths(series)
         try:
-            released.append(_of_release(release, series, sources))
+            derived.append(_derived(release, series, texts))
         except Malformed as failure:
             hint = "ask for a feature as `if NAME:` or `X if NAME else Y`"
-            file = {"file": failure.file, "line": failure.line}
-            found.append(
-                Finding(release=release.tag, what=failure.what, hint=hint, **file)
-            )
+            place = {"line": failure.line}
+            found.append(_finding(release, failure.file, failure.what, hint, **place))
             continue
         for patch in series.patches:
-            wrong = _wrong(series, patch, released[-1], known)
-            found.extend(lint.lint(series, patch, wrong))
-        if not findings:
+            wrong = _wrong(series, patch, derived[-1], known)
+            found += lint.lint(series, patch, wrong)
+        if not failures:
             # A patch that could not be read leaves gaps in the chain that are its own.
-            found.extend(_check_series(release, series, released[-1]))
-    for path in sorted(all_added):
-        found.extend(added.lint(sources, path))
+            found += _check_series(release, series, derived[-1], texts)
+    for path in sorted(all_added & texts.keys()):
+        found += added.lint(path, texts[path])
     if whole:
-        found.extend(_orphans(sources, all_added))
-        found.extend(_unused(sources, released))
-        found.extend(_strays(root / "patches", {release.tag for release in chosen}))
+        found += _check_texts(texts, all_added, derived)
+        found += _check_folders(root / "patches", {release.tag for release in chosen})
     return tuple(found)
 
 
-def _references(path: Path, found: list[Finding]) -> dict[str, Reference] | None:
-    try:
-        return lint.load_references(path)
-    except Malformed as failure:
-        found.append(of_failure("", failure, "correct or restore it"))
-        return None
+def _finding(release: Release, file: str, what: str, hint: str, **more) -> Finding:
+    return Finding(release=release.tag, file=file, what=what, hint=hint, **more)
 
 
-def _read(release: Release, folder: Path) -> tuple[Series | None, list[Finding]]:
-    try:
-        series, failures = all_series.scan(release, folder)
-    except Usage as failure:
-        file = f"patches/{release.tag}"
-        return None, [
-            Finding(
-                release=release.tag,
-                file=file,
-                what=failure.message,
-                hint=failure.next_step,
-            )
-        ]
-    hint = "mend it, or make it anew with `dspark-patches edit` and `export --from`"
-    return series, [of_failure(release.tag, failure, hint) for failure in failures]
-
-
-def _check_series(
-    release: Release, series: Series, sources: Sources
-) -> Iterator[Finding]:
-    try:
-        chain(series)
-    except Malformed as failure:
-        yield of_failure(
-            release.tag, failure, f"run `dspark-patches edit {release.tag}`"
-        )
-        return
-    yield from _check_controls(series)
-    yield from _check_sources(series, sources)
-    yield from _check_lock(release, series, sources)
-
-
-def _of_release(release: Release, series: Series, sources: Sources) -> Sources:
-    """The sources as the release's patches must have them."""
+def _derived(release: Release, series: Series, texts: added.Texts) -> dict[str, bytes]:
+    """The added files as the release's patches must have them."""
     try:
         features = lock.load(release, series.folder).features
     except Failure:
         # Told by the check of the lock.
-        return sources
-    return sources.of_release(added_paths(series), features)
+        features = {}
+    return added.of_release(texts, series, features)
 
 
 def _wrong(
     series: Series,
     patch: Patch,
-    sources: Sources,
+    texts: added.Texts,
     known: Mapping[str, Reference] | None,
 ) -> Iterator[Wrong]:
     """What is wrong with the tests, the kit and the numbers that a patch names."""
@@ -137,103 +132,91 @@ def _wrong(
         elif path not in here:
             hint = "name a test that the series adds"
             yield f"the series does not add {path}", hint, marker
-        elif missed := added.missing(sources, test):
+        elif missed := added.missing(texts, test):
             yield f"{missed} does not exist", "name a test that exists", marker
     # A part of the kit comes with the first test that uses it.
     own = {s.path for s in patch.file.sections if s.kind == "add"}
     kit = {path for path in own if path.startswith(used.KIT)}
-    for path in sorted(kit - added.kit_of(sources, own, kit)):
+    for path in sorted(kit - added.kit_of(texts, own, kit)):
         hint = f"run `dspark-patches export {series.release}`"
         yield f"no test of this patch uses {path}", hint, f"\ndiff --git a/{path} "
     if known is not None:
         yield from lint.wrong_references(patch, known)
 
 
-def _check_controls(series: Series) -> Iterator[Finding]:
-    """Whether the controls fit, as far as the series tells of their files."""
+def _check_series(
+    release: Release, series: Series, derived: added.Texts, texts: added.Texts
+) -> Iterator[Finding]:
+    """Whether patches, controls, added files and the lock agree."""
+    try:
+        links = chain(series)
+    except Malformed as failure:
+        hint = f"run `dspark-patches edit {release.tag}`"
+        yield of_failure(release.tag, failure, hint)
+        return
     for patch in series.patches:
         state = blobs_after(series, patch.number)
-        pairs = ((c, section) for c in patch.controls for section in c.sections)
-        for control, section in pairs:
-            blob = state.get(section.path, section.old)
-            if section.old == blob:
-                continue
-            yield Finding(
-                release=series.release,
-                patch=patch.name,
-                file=f"patches/{series.release}/controls/{control.name}.diff",
-                what=f"{section.path} begins with blob {section.old}, but patch "
-                f"{patch.number:04} leaves {blob}",
-                hint="write it again, on the tree that the patch leaves",
-            )
-
-
-def _check_sources(series: Series, sources: Sources) -> Iterator[Finding]:
+        for control in patch.controls:
+            file = f"patches/{release.tag}/controls/{control.name}.diff"
+            for section in control.sections:
+                blob = state.get(section.path, section.old)
+                if section.old != blob:
+                    what = f"{section.path} begins with blob {section.old}, but patch "
+                    what += f"{patch.number:04} leaves {blob}"
+                    hint = "write it again, on the tree that the patch leaves"
+                    yield _finding(release, file, what, hint, patch=patch.name)
     last = {s.path: patch for patch in series.patches for s in patch.file.sections}
-    links = chain(series)
     for path in sorted(added_paths(series)):
-        blob = sources.blob(path)
-        if blob == ZEROS:
+        what, hint = f"{path} is not what the clone has", "run `dspark-patches export"
+        hint += f" {release.tag}`"
+        if path not in derived:
             what = f"{path} is not in the clone"
             hint = f"restore {path}, or take it out of the patch"
-        elif blob != links[path].new:
-            what = f"{path} is not what the clone has"
-            hint = f"run `dspark-patches export {series.release}`"
-        else:
+        elif blob_id(derived[path]) == links[path].new:
             continue
         line = lint.line_of(last[path], f"\ndiff --git a/{path} ")
         yield lint.finding(series, last[path], what, hint, line=line)
-
-
-def _check_lock(
-    release: Release, series: Series, sources: Sources
-) -> Iterator[Finding]:
-    path = lock.path_of(release, series.folder)
     renew = f"run `dspark-patches lock {release.tag}`"
-
-    def finding(what: str) -> Finding:
-        file = f"patches/{release.tag}/{lock.NAME}"
-        return Finding(release=release.tag, file=file, what=what, hint=renew)
-
     try:
-        locked = lock.load(release, series.folder)
-        edited = {p for p, link in chain(series).items() if link.old != ZEROS}
-        for unknown in sorted(edited - set(locked.edited)):
-            yield finding(f"the lock does not know {unknown}")
-            return
-        carried = locked.released_blobs(in_wheel=True)
-        named = derive.places(sources.content(derive.FEATURES))
-        known = {name: locked.features.get(name, False) for name in named}
-        built = lock.build(release, series, locked.wheel.sha256, carried, known)
+        if what := _wrong_lock(release, series, texts):
+            file = f"patches/{release.tag}/{lock.NAME}"
+            yield _finding(release, file, what, renew)
     except Malformed as failure:
         yield of_failure(release.tag, failure, renew)
-    except Failure as failure:
-        yield finding(failure.message)
-    else:
-        if lock.render(built) != read(path, lock.NAME):
-            yield finding("the lock is out of date")
 
 
-def _orphans(sources: Sources, used: set[str]) -> Iterator[Finding]:
-    for path in sources.paths():
-        if path not in used and path != derive.FEATURES:
-            hint = "add it in a patch, or remove it"
-            yield Finding(file=path, what="no series adds this file", hint=hint)
+def _wrong_lock(release: Release, series: Series, texts: added.Texts) -> str:
+    """What is wrong with a release's lock, or an empty string."""
+    try:
+        locked = lock.load(release, series.folder)
+    except Precondition as failure:
+        return failure.message
+    edited = {path for path, link in chain(series).items() if link.old != ZEROS}
+    for unknown in sorted(edited - locked.edited.keys()):
+        return f"the lock does not know {unknown}"
+    carried = locked.released_blobs(in_wheel=True)
+    known = {name: locked.features.get(name, False) for name in derive.places(texts)}
+    built = lock.build(release, series, locked.wheel.sha256, carried, known)
+    same = lock.render(built) == read(lock.path_of(release, series.folder), lock.NAME)
+    return "" if same else "the lock is out of date"
 
 
-def _unused(sources: Sources, released: Sequence[Sources]) -> Iterator[Finding]:
-    """What the shared text of the kit defines, and no release has."""
-    for path in sources.paths():
-        modules = [one.module(path) for one in released if path in one.texts]
-        known = {name for module in modules for name in module.definitions}
-        if path.startswith(used.KIT) and modules:
-            for name, line in sources.module(path).definitions.items():
-                if name not in known:
-                    what = f"no release uses {name}"
-                    yield Finding(file=path, line=line, what=what, hint="remove it")
+def _check_texts(
+    texts: added.Texts, all_added: set[str], derived: Sequence[added.Texts]
+) -> Iterator[Finding]:
+    """Files that no series adds, and parts of the kit that no release has."""
+    for path in texts.keys() - all_added - {derive.FEATURES}:
+        hint = "add it in a patch, or remove it"
+        yield Finding(file=path, what="no series adds this file", hint=hint)
+    for path in filter(lambda path: path.startswith(used.KIT), sorted(all_added)):
+        found = [added.definitions(one[path]) for one in derived if path in one]
+        for name, line in added.definitions(texts.get(path, b"")).items():
+            if found and not any(name in one for one in found):
+                what = f"no release uses {name}"
+                yield Finding(file=path, line=line, what=what, hint="remove it")
 
 
-def _strays(folder: Path, tags: set[str]) -> Iterator[Finding]:
+def _check_folders(folder: Path, tags: set[str]) -> Iterator[Finding]:
     for path in sorted(folder.iterdir()):
         # Folders without a file do not exist for git.
         filled = path.is_dir() and any(file.is_file() for file in path.rglob("*"))

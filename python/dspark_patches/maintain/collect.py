@@ -3,59 +3,57 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
+import msgspec
+
 from ..errors import Conflict, Precondition
+from ..git import Git, GitError
+from ..model import diff
 from ..model import patch_file as patch_files
 from ..model.diff import ZEROS, Section
 from ..model.patch_file import PatchFile
 from ..model.series import Patch, Series, added_paths, chain
 from ..trees import workshop
-from . import checkout
-from .added import Sources
-from .checkout import RELEASE_REF, START_REF, Commit
-from .export import splice
+from .edit import RELEASE_REF, START_REF
+from .restack import content, from_message, subject_of
 
 _LONGEST_SLUG = 48
+# What git keeps in its folder while a rebase or the like is under way.
+_UNDER_WAY = ("rebase-merge", "rebase-apply", "MERGE_HEAD", "CHERRY_PICK_HEAD")
 
 
 def changes(
-    series: Series,
-    tree: Path,
-    sources: Path,
-    shared: Collection[str],
-    features: Mapping[str, bool],
+    series: Series, tree: Path, sources: Path, shared: Collection[str]
 ) -> dict[Path, bytes | None]:
-    """What the clone needs so that its series is the commits of ``tree``.
+    """What the clone must be like so that its series is the commits of ``tree``.
 
     Args:
         series: the series as it stands in the clone.
         tree: the edited work tree.
         sources: the clone; the files that the series adds have their source here.
         shared: added files that other releases need too.
-        features: what the release has of the sources' features.
 
     Returns:
-        The new content of each file that changes; None for one that goes.
+        The content of each file; None for one that goes.
 
     Raises:
         Conflict: the clone changed since the work tree was made.
         Precondition: the work tree is not ready, or would lose something.
         Malformed: a commit is no canonical patch.
     """
-    outside = _outside(series, tree)
-    before = _patch_files(series, checkout.commits(tree, START_REF), tree, outside)
-    if list(before.values()) != [patch_files.joined(p.file) for p in series.patches]:
+    git = Git(tree)
+    _must_be_ready(git)
+    if _patches(series, git, START_REF) != {p.name: p.file for p in series.patches}:
         raise Conflict(
             f"the series of {series.release} changed since {tree} was made",
             next_step=f"make a new work tree with `dspark-patches edit {series.release}` "
             "and cherry-pick your commits onto it",
         )
-    after = _patch_files(series, checkout.commits(tree), tree, outside)
+    after = _patches(series, git, "HEAD")
     wanted = _series_files(series, after)
-    wanted |= _added_files(series, after, tree, sources, shared, features)
-    return {path: data for path, data in wanted.items() if _content(path) != data}
+    return wanted | _added_files(series, after, git, sources, shared)
 
 
 def slug(subject: str) -> str:
@@ -67,62 +65,85 @@ def slug(subject: str) -> str:
     return words or "patch"
 
 
-def _outside(series: Series, tree: Path) -> set[str]:
-    """The edited files that the work tree's release lacks."""
+def _must_be_ready(git: Git) -> None:
+    tree, span = git.directory, f"{RELEASE_REF}..HEAD"
+    if not git.succeeds("rev-parse", "-q", "--verify", RELEASE_REF):
+        raise Precondition(
+            f"{tree} is no work tree of ours",
+            next_step="make one with `dspark-patches edit RELEASE`",
+        )
+    for name in _UNDER_WAY:
+        path = git.text("rev-parse", "--path-format=absolute", "--git-path", name)
+        if Path(path).exists():
+            raise Precondition(
+                f"{tree} has a rebase, merge or cherry-pick under way",
+                next_step="finish or abort it, and run again",
+            )
+    if changed := git.text("status", "--porcelain"):
+        raise Precondition(
+            f"{tree} has changes that no commit holds",
+            cause=changed,
+            next_step="commit or drop them, and run again",
+        )
+    if not git.succeeds("merge-base", "--is-ancestor", RELEASE_REF, "HEAD"):
+        raise Precondition(f"{tree} does not stand on the release any more")
+    if git.text("rev-list", "--min-parents=2", span):
+        raise Precondition(
+            f"{tree} has a merge among its commits",
+            next_step="make the commits a line with `git rebase`",
+        )
+
+
+def _patches(series: Series, git: Git, until: str) -> dict[str, PatchFile]:
+    """A patch for each commit on top of the release, by its file stem."""
+    # What the release lacks is not in the commits either.
     edited = {path for path, link in chain(series).items() if link.old != ZEROS}
-    return edited - set(checkout.files(tree, RELEASE_REF, edited))
-
-
-def _patch_files(
-    series: Series, commits: Iterable[Commit], tree: Path, outside: Collection[str]
-) -> dict[str, bytes]:
-    """A patch for each commit, by its file stem."""
+    outside = {path for path in edited if _file(git, RELEASE_REF, path) is None}
     known = {patch.file.subject: patch for patch in series.patches}
-    written: dict[str, bytes] = {}
+    options = ("-z", "--reverse", "--no-show-signature", "--format=%H%n%aD%n%B")
+    listed = git.text("log", *options, f"{RELEASE_REF}..{until}").rstrip("\0")
+    objects = git.text("rev-parse", "--path-format=absolute", "--git-path", "objects")
+    found: dict[str, PatchFile] = {}
     seen: set[str] = set()
-    with workshop.bare(checkout.objects(tree)) as shop:
-        number = 0
-        for commit in commits:
-            if commit.subject in seen:
+    number = 0
+    with workshop.bare(Path(objects)) as shop:
+        for commit in listed.split("\0") if listed else ():
+            id, date, message = commit.split("\n", 2)
+            subject = subject_of(message)
+            if subject in seen:
                 raise Precondition(
-                    f"two commits are called {commit.subject!r}",
+                    f"two commits are called {subject!r}",
                     next_step="squash them, or give each its own subject",
                 )
-            seen.add(commit.subject)
-            patch = known.pop(commit.subject, None)
-            stem = patch.name[5:] if patch else slug(commit.subject)
-            # A number says what a patch is about, on every release; releases leave gaps.
+            seen.add(subject)
+            patch, name = known.pop(subject, None), f"commit {id[:12]}"
+            stem = patch.name[5:] if patch else slug(subject)
+            # A number says what a patch is about, on every release; there are gaps.
             number = max(number + 1, patch.number if patch else 0)
-            kept = [s for s in _sections(patch) if s.path in outside]
-            made = shop.restate(
-                commit.tree, commit.parent, f"{commit.message}\n", commit.date
-            )
-            name = f"commit {commit.id[:12]}"
-            written[f"{number:04}-{stem}"] = splice(shop.format(made), kept, name)
+            made = diff.parse(shop.compare(f"{id}^", id), name)
+            sections = (*made, *_among(patch, outside))
+            found[f"{number:04}-{stem}"] = from_message(message, date, sections, name)
     for patch in known.values():
-        lost = [s.path for s in _sections(patch) if s.path in outside]
-        if lost:
+        for section in _among(patch, outside):
             raise Precondition(
                 f"no commit is called {patch.file.subject!r} any more",
-                cause=f"the patch edits {lost[0]}, which is not in this work tree",
+                cause=f"the patch edits {section.path}, which is not in this work tree",
                 next_step="keep its subject, or work with `edit --checkout`",
             )
-    return written
+    return found
 
 
-def _sections(patch: Patch | None) -> tuple[Section, ...]:
-    return patch.file.sections if patch else ()
+def _among(patch: Patch | None, paths: Collection[str]) -> list[Section]:
+    return [s for s in patch.file.sections if s.path in paths] if patch else []
 
 
 def _series_files(
-    series: Series, written: Mapping[str, bytes]
+    series: Series, made: Mapping[str, PatchFile]
 ) -> dict[Path, bytes | None]:
     """The series' folder: patches under their names, controls under their numbers."""
     gone: dict[Path, bytes | None] = {}
     moved: dict[Path, bytes | None] = {}
-    numbers = {
-        patch_files.parse(data).subject: name[:4] for name, data in written.items()
-    }
+    numbers = {value.subject: name[:4] for name, value in made.items()}
     for patch in series.patches:
         subject = patch.file.subject
         gone[series.path(patch)] = None
@@ -136,55 +157,41 @@ def _series_files(
             path = series.folder / "controls" / f"{control.name}.diff"
             gone[path] = None
             moved[path.with_name(numbers[subject] + path.name[4:])] = path.read_bytes()
-    mailed = {series.folder / f"{name}.patch": data for name, data in written.items()}
-    return gone | moved | mailed
+    files = {f"{name}.patch": patch_files.joined(value) for name, value in made.items()}
+    return gone | moved | {series.folder / name: data for name, data in files.items()}
 
 
 def _added_files(
     series: Series,
-    written: Mapping[str, bytes],
-    tree: Path,
+    made: Mapping[str, PatchFile],
+    git: Git,
     sources: Path,
     shared: Collection[str],
-    features: Mapping[str, bool],
 ) -> dict[Path, bytes | None]:
-    """The sources of what the series adds, unless they changed meanwhile."""
-    values = {name: patch_files.parse(data, name) for name, data in written.items()}
-    renewed = _with_patch_files(series, values)
-    paths = added_paths(series) | added_paths(renewed)
-    old = checkout.files(tree, START_REF, paths)
-    new = checkout.files(tree, "HEAD", paths)
-    released = Sources(sources).of_release(paths, features)
+    """The sources of what the series adds, where the work tree changed it."""
+    patches = (Patch(number=0, name=name, file=value) for name, value in made.items())
+    renewed = msgspec.structs.replace(series, patches=tuple(patches))
     found: dict[Path, bytes | None] = {}
-    for path in sorted(paths):
-        here = released.content(path)
-        if here == new.get(path) or (path not in new and path in shared):
+    for path in sorted(added_paths(series) | added_paths(renewed)):
+        old, new = (_file(git, commit, path) for commit in (START_REF, "HEAD"))
+        here = content(sources / path)
+        if new in (old, here) or (new is None and path in shared):
             continue
-        if path in new and here != _content(sources / path):
+        if here != old:
             raise Conflict(
-                f"{path} is derived from the text that all releases share",
-                cause=f"in {tree} it is not what the clone's text gives "
-                f"{series.release}",
+                f"{path} in the clone is not what {series.release} had of it",
+                cause=f"all releases share it, or it changed since {git.directory} "
+                "was made",
                 next_step=f"edit {sources / path}, take the change out of the work "
                 f"tree, and run `dspark-patches export {series.release}`",
             )
-        if here != old.get(path):
-            raise Conflict(
-                f"{path} changed in the clone since {tree} was made",
-                next_step="bring that change into the work tree's commit, "
-                "put the clone's file back, and run again",
-            )
-        found[sources / path] = new.get(path)
+        found[sources / path] = new
     return found
 
 
-def _with_patch_files(series: Series, values: Mapping[str, PatchFile]) -> Series:
-    patches = (
-        Patch(number=int(name[:4]), name=name, file=value)
-        for name, value in values.items()
-    )
-    return Series(release=series.release, folder=series.folder, patches=tuple(patches))
-
-
-def _content(path: Path) -> bytes | None:
-    return path.read_bytes() if path.is_file() else None
+def _file(git: Git, commit: str, path: str) -> bytes | None:
+    """A commit's file; None where it has none."""
+    try:
+        return git.run("cat-file", "blob", f"{commit}:{path}")
+    except GitError:
+        return None

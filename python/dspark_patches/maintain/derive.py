@@ -24,17 +24,15 @@ FEATURES = f"{used.KIT}features.py"
 # What needs no parentheses, wherever it stands.
 _ATOMS = (ast.Attribute, ast.Call, ast.Constant, ast.Name, ast.Subscript, ast.Tuple)
 
-Answers = tuple[tuple[str, bool], ...]
 
-
-def places(source: bytes | None) -> dict[str, str]:
+def places(texts: Mapping[str, bytes]) -> dict[str, str]:
     """The text of :data:`FEATURES` as data: by name, where a release has it.
 
     Raises:
         Malformed: it holds anything else.
     """
     found = {}
-    for statement in _parse(FEATURES, source or b"").body[1:]:
+    for statement in _parse(FEATURES, texts.get(FEATURES, b"")).body[1:]:
         match statement:
             case ast.Assign([ast.Name(name)], ast.Constant(str(place))):
                 found[name] = place
@@ -44,19 +42,23 @@ def places(source: bytes | None) -> dict[str, str]:
     return found
 
 
-def features(sources: Path, root: Path) -> dict[str, bool]:
+def features(texts: Mapping[str, bytes], root: Path) -> dict[str, bool]:
     """Which features a release has, by name; empty where the clone names none.
 
     Args:
-        sources: the clone.
+        texts: the clone's files.
         root: the release's tree; it holds ``python/sglang``.
 
     Raises:
         Malformed: the list of features is broken.
     """
-    file = sources / FEATURES
-    named = places(file.read_bytes() if file.is_file() else None)
-    return {name: _has(root / "python/sglang", place) for name, place in named.items()}
+
+    def has(place: str) -> bool:
+        path, _, text = place.partition("::")
+        file = root / "python/sglang" / path
+        return file.is_file() and text.encode() in file.read_bytes()
+
+    return {name: has(place) for name, place in places(texts).items()}
 
 
 def derive(
@@ -73,11 +75,11 @@ def derive(
     """
     if not features:
         return dict(texts)
-    asking = {p: t for p, t in texts.items() if is_test(p) and p.endswith(".py")}
     answered = {}
-    for path, text in asking.items():
-        asked = tuple((n, a) for n, a in features.items() if n.encode() in text)
-        answered[path] = _answered(path, text, asked)
+    for path, text in texts.items():
+        if is_test(path) and path.endswith(".py"):
+            asked = tuple((n, a) for n, a in features.items() if n.encode() in text)
+            answered[path] = _answered(path, text, asked)
     trees = {path: _parse(path, text) for path, text in answered.items()}
     for path, names in used.names(trees).items():
         for name in sorted(names & features.keys()):
@@ -87,15 +89,8 @@ def derive(
     return dict(texts) | answered
 
 
-def _has(package: Path, place: str) -> bool:
-    """Whether a package has ``FILE``, or the text of ``FILE::TEXT`` in it."""
-    path, _, text = place.partition("::")
-    file = package / path
-    return file.is_file() and text.encode() in file.read_bytes()
-
-
 @lru_cache(maxsize=1024)
-def _answered(path: str, text: bytes, asked: Answers) -> bytes:
+def _answered(path: str, text: bytes, asked: tuple[tuple[str, bool], ...]) -> bytes:
     """``text`` with every question answered, one after the other."""
     answers = dict(asked)
     questions = True
@@ -123,22 +118,17 @@ def _statement(text: bytes, node: ast.If, answer: bool) -> bytes:
     """``text`` with the chosen branch in the place of an ``if`` statement."""
     lines = text.splitlines(keepends=True)
     start, middle, end = node.lineno - 1, node.body[-1].end_lineno, node.end_lineno
+    body, indent = lines[start + 1 : middle], b"    "
     while middle < end and not re.match(rb"\s*(else:|elif )", lines[middle]):
         middle += 1
-    if answer:
-        chosen = lines[start + 1 : node.body[-1].end_lineno]
-    elif middle < end and lines[middle].lstrip().startswith(b"elif"):
-        lines[start:end] = [
-            lines[middle].replace(b"el", b"", 1),
-            *lines[middle + 1 : end],
-        ]
-        return b"".join(lines)
-    else:
-        chosen = lines[middle + 1 : end]
-    while chosen and not chosen[0].strip():
-        del chosen[0]
-    if chosen:
-        lines[start:end] = [line.removeprefix(b"    ") for line in chosen]
+    if not answer:
+        body = lines[middle + 1 : end]
+        if middle < end and b"elif" in lines[middle]:
+            body, indent = [lines[middle].replace(b"elif", b"if", 1), *body], b""
+    while body and not body[0].strip():
+        del body[0]
+    if body:
+        lines[start:end] = [line.removeprefix(indent) for line in body]
     else:
         used.delete(lines, start, end)
     return b"".join(lines)
@@ -157,17 +147,14 @@ def _expression(text: bytes, node: ast.IfExp, answer: bool) -> bytes:
 
 
 def _span(text: bytes, node: ast.expr) -> tuple[int, int]:
-    starts = [0]
-    for line in text.splitlines(keepends=True):
-        starts.append(starts[-1] + len(line))
-    first = starts[node.lineno - 1] + node.col_offset
-    return first, starts[node.end_lineno - 1] + node.end_col_offset
+    lines = text.splitlines(keepends=True)
+    start, end = (sum(map(len, lines[: n - 1])) for n in (node.lineno, node.end_lineno))
+    return start + node.col_offset, end + node.end_col_offset
 
 
 def _parse(path: str, text: bytes) -> ast.Module:
     try:
         return used.parse(text)
     except SyntaxError as error:
-        raise Malformed(
-            path, error.lineno or 0, f"cannot be parsed: {error.msg}"
-        ) from error
+        what = f"cannot be parsed: {error.msg}"
+        raise Malformed(path, error.lineno or 0, what) from error

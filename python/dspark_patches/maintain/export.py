@@ -1,141 +1,107 @@
-"""Patches made anew, by git, from what each of their parts has as its source.
-
-A patch's message and its edits are its own; a file that it adds has its one
-source in the clone. From these git builds the commits and writes the patches
-again, on the released files.
-"""
+"""``dspark-patches export``: patches made anew, checked, or read from commits."""
 
 from __future__ import annotations
 
 import os
-from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
-from ..errors import Precondition
-from ..model import diff
-from ..model import patch_file as patch_files
-from ..model.diff import ZEROS, Section
-from ..model.series import Series, added_paths, chain, in_wheels
-from ..trees import workshop
-from ..trees.workshop import Workshop
-from . import derive
-from .added import Sources, kit_of
-from .used import KIT
+import click
+
+from .. import options
+from ..errors import Exit, Usage
+from ..findings import Finding
+from ..model import releases, series
+from ..model.releases import Release
+from ..report_findings import print_findings
+from . import collect, lint, pr
+from .clone import released, write
+from .restack import regenerate
+
+_FOLDER = click.Path(path_type=Path, file_okay=False, resolve_path=True)
 
 
-def regenerate(series: Series, root: Path, sources: Path) -> dict[str, bytes]:
-    """Every patch of a series as git writes it now.
-
-    Args:
-        series: the series.
-        root: the released tree; it holds ``python/sglang``.
-        sources: the clone, with the files that the series adds.
-
-    Returns:
-        Each patch's bytes by its file stem, in order.
-
-    Raises:
-        Conflict: an edit was not written for the released file.
-        Malformed: the blob chain is broken, or a source cannot be in a patch.
-        Precondition: an added file has no source in the clone.
-    """
-    links = chain(series)
-    edited = [path for path, link in links.items() if link.old != ZEROS]
-    pristine = {p: (root / p).read_bytes() for p in edited if (root / p).is_file()}
-    outside = {p for p in edited if p not in pristine and not in_wheels(p)}
-    fresh = single_additions(series)
-    placed = _placed(series, Sources(sources), fresh)
-    released = Sources(sources).of_release(
-        added_paths(series).union(*placed.values()), derive.features(sources, root)
-    )
-    written = {}
-    with workshop.bare() as shop:
-        modes = file_modes(series)
-        commit = shop.start(pristine, modes, series.release)
-        for patch in series.patches:
-            name = f"{series.release}/{patch.name}.patch"
-            sections = [s for s in patch.file.sections if s.path not in outside]
-            shop.apply((s for s in sections if s.path not in fresh), name)
-            for path in sorted(placed[patch.name]):
-                _add(shop, path, modes, released, name)
-            commit = shop.commit(commit, patch.file)
-            kept = [s for s in patch.file.sections if s.path in outside]
-            written[patch.name] = splice(shop.format(commit), kept, name)
-    return written
-
-
-def file_modes(series: Series) -> dict[str, str]:
-    """Git's mode of each file that the series touches, by path."""
-    return {s.path: s.mode for p in series.patches for s in p.file.sections}
-
-
-def single_additions(series: Series) -> set[str]:
-    """Paths that one patch adds and no other touches: the clone has their source.
-
-    A file that a later patch edits again is, like an edit, its patches' own.
-    """
-    sections = [s for patch in series.patches for s in patch.file.sections]
-    touched = Counter(section.path for section in sections)
-    return {s.path for s in sections if s.kind == "add" and touched[s.path] == 1}
-
-
-def splice(data: bytes, kept: Iterable[Section], name: str) -> bytes:
-    """A patch of git's with further sections put where git's order has them.
-
-    Args:
-        data: the patch; without a diff where the commit is empty.
-        kept: the sections, byte for byte.
-        name: the patch's name, for errors.
-
-    Raises:
-        Malformed: the result is no canonical patch.
-    """
-    head, separator, rest = data.partition(b"\ndiff --git ")
-    found = diff.parse((separator + rest)[1:], name, head.count(b"\n") + 2)
-    sections = sorted((*found, *kept), key=lambda section: section.path)
-    # git leaves the blank line after the message out where there is no diff.
-    whole = head + b"\n" + b"".join(section.text for section in sections)
-    patch_files.parse(whole, name)
-    return whole
-
-
-def first_differences(series: Series, written: Mapping[str, bytes]) -> dict[str, int]:
-    """The patches whose patch is not what was written, and where first."""
-    found = {}
-    for patch in series.patches:
-        old, new = patch_files.joined(patch.file), written[patch.name]
-        if old != new:
-            found[patch.name] = os.path.commonprefix([old, new]).count(b"\n") + 1
-    return found
-
-
-def _placed(
-    series: Series, sources: Sources, fresh: Collection[str]
-) -> dict[str, set[str]]:
-    """What each patch adds from its source; a kit file comes with its first test."""
-    ours = {
-        patch.name: {s.path for s in patch.file.sections} for patch in series.patches
-    }
-    twice = set().union(*ours.values()) - set(fresh)
-    kit = {path for path in fresh if path.startswith(KIT)}
-    placed: dict[str, set[str]] = {}
-    for name, paths in ours.items():
-        used = kit_of(sources, paths - twice, kit)
-        placed[name] = used.difference(twice, *placed.values())
-    used = set().union(*placed.values())
-    # A kit file that has neither a test nor a source any more goes.
-    used |= {path for path in kit if sources.blob(path) == ZEROS}
-    return {name: placed[name] | (ours[name] & fresh) - used for name in ours}
-
-
-def _add(
-    shop: Workshop, path: str, modes: Mapping[str, str], sources: Sources, name: str
+@click.command(name="export")
+@click.argument("release", nargs=-1)
+@click.option("--check", "only_check", is_flag=True, help="Compare, write nothing.")
+@click.option(
+    "--from", "tree", type=_FOLDER, metavar="DIR", help="Read DIR, which `edit` made."
+)
+@click.option(
+    "--pr", "texts", type=_FOLDER, metavar="DIR", help="Write pull-request texts there."
+)
+@options.form
+@click.pass_context
+def command(
+    context: click.Context,
+    release: tuple[str, ...],
+    only_check: bool,
+    tree: Path | None,
+    texts: Path | None,
+    form: str,
 ) -> None:
-    content = sources.content(path)
-    if content is None:
-        raise Precondition(
-            f"{name} adds {path}, which the clone does not have",
-            next_step=f"restore {path}, or take it out of the patch",
+    """Write the patches of every RELEASE anew, byte-equal on every machine.
+
+    Messages and edits come from the patches, added files from python/sglang and
+    test/registered, as far as the release needs them: see
+    python/sglang/test/kits/features.py. With no RELEASE, every release that has a series
+    is exported.
+
+    \b
+    Examples:
+      dspark-patches export                         all releases
+      dspark-patches export --check                 would anything change?
+      dspark-patches export --from sglang-v0.5.16 v0.5.16
+      dspark-patches export --pr texts v0.5.23
+
+    With --check, ends with 1 when a patch would change; --format says how.
+    """
+    if sum(map(bool, (only_check, tree, texts))) > 1:
+        raise Usage("--check, --from and --pr exclude one another")
+    if tree and len(release) != 1:
+        raise Usage(
+            "--from needs one RELEASE", next_step="name the release of the work tree"
         )
-    shop.put(path, modes.get(path, "100644"), content)
+    chosen = releases.chosen(release)
+    if only_check:
+        found = [finding for one in chosen for finding in _differences(one)]
+        failed = print_findings(form, found, f"{len(chosen)} series")
+        context.exit(Exit.FINDINGS if failed else Exit.OK)
+    wanted: dict[Path, bytes | None] = {}
+    for one in chosen:
+        if tree:
+            wanted |= _from(one, tree)
+        elif texts:
+            wanted |= _texts(one, texts)
+        else:
+            folder = releases.series_dir(one)
+            wanted |= {folder / f"{n}.patch": data for n, data in _anew(one).items()}
+    lock = " ".join(("dspark-patches lock", *release))
+    write(wanted, "paste one as a pull request's text" if texts else f"`{lock}`")
+
+
+def _anew(one: Release) -> dict[str, bytes]:
+    loaded = series.load(one)
+    return regenerate(loaded, released(one).root, releases.data_root())
+
+
+def _differences(one: Release) -> Iterator[Finding]:
+    loaded, written = series.load(one), _anew(one)
+    for patch in loaded.patches:
+        old, new = loaded.path(patch).read_bytes(), written[patch.name]
+        if old != new:
+            what = "git writes the patch otherwise"
+            hint = f"run `dspark-patches export {one.tag}`"
+            line = os.path.commonprefix([old, new]).count(b"\n") + 1
+            yield lint.finding(loaded, patch, what, hint, line=line)
+
+
+def _from(one: Release, tree: Path) -> dict[Path, bytes | None]:
+    others = (other for other in releases.with_series() if other != one)
+    shared = {p for other in others for p in series.added_paths(series.scan(other)[0])}
+    return collect.changes(series.load(one), tree, releases.data_root(), shared)
+
+
+def _texts(one: Release, folder: Path) -> dict[Path, bytes]:
+    patches = series.load(one).patches
+    return {folder / one.tag / f"{p.name}.md": pr.render(p).encode() for p in patches}

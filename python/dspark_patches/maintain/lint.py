@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -35,6 +35,21 @@ _LOOSE_ENDS = (b" ", b"\t", b"\r")
 Wrong = tuple[str, str, str]
 
 
+class Reference(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An issue or a pull request.
+
+    Attributes:
+        source: whether the page itself was seen, or only reports that name it.
+    """
+
+    kind: Literal["issue", "pull request"]
+    title: str
+    source: Literal["seen", "reports"]
+
+
+_Table = dict[Annotated[str, msgspec.Meta(pattern=f"^{_NUMBER.pattern}$")], Reference]
+
+
 def lint(series: Series, patch: Patch, more: Iterable[Wrong] = ()) -> Iterator[Finding]:
     """What is wrong with a patch's message and with the lines that it adds.
 
@@ -51,7 +66,7 @@ def lint(series: Series, patch: Patch, more: Iterable[Wrong] = ()) -> Iterator[F
             yield finding(series, patch, what, "take it off", line=number)
     sections = (s for s in patch.file.sections if not is_test(s.path))
     changed = sum(sum(changed_lines(section)) for section in sections)
-    if patch.kind == "fix" and changed > LARGEST_FIX:
+    if changed > LARGEST_FIX:
         what = f"the fix adds and removes {changed} lines, more than {LARGEST_FIX}"
         hint = "split it, or move what is test into the kit"
         yield finding(series, patch, what, hint, level="warning")
@@ -71,64 +86,38 @@ def line_of(patch: Patch, text: str) -> int:
 
 def finding(series: Series, patch: Patch, what: str, hint: str, **more) -> Finding:
     """A finding about a patch."""
-    return Finding(
-        release=series.release,
-        patch=patch.name,
-        file=f"patches/{series.release}/{patch.name}.patch",
-        what=what,
-        hint=hint,
-        **more,
-    )
+    place = f"patches/{series.release}/{patch.name}.patch"
+    about = {"release": series.release, "patch": patch.name, "file": place}
+    return Finding(what=what, hint=hint, **about, **more)
 
 
 def _wrong(patch: Patch) -> Iterator[Wrong]:
-    patch_file = patch.file
-    if patch_file.author != patch_files.AUTHOR:
-        yield f"the author is {patch_file.author}", f"make it {patch_files.AUTHOR}", "\nFrom: "
-    if len(patch_file.subject) > LONGEST_SUBJECT:
-        what = f"the subject has {len(patch_file.subject)} characters"
+    file, fix = patch.file, patch.kind == "fix"
+    if file.author != patch_files.AUTHOR:
+        hint = f"make it {patch_files.AUTHOR}"
+        yield f"the author is {file.author}", hint, "\nFrom: "
+    if len(file.subject) > LONGEST_SUBJECT:
+        what = f"the subject has {len(file.subject)} characters"
         yield what, f"cut it to {LONGEST_SUBJECT}", "\nSubject: "
-    if len(_SENTENCE.findall(patch_file.body)) < _FEWEST_SENTENCES:
+    if len(_SENTENCE.findall(file.body)) < _FEWEST_SENTENCES:
         yield "the patch does not say why", "add symptom, cause and effect", "\n\n"
-    statuses = patch_file.values("Upstream-Status")
+    statuses = file.values("Upstream-Status")
     if len(statuses) != 1 or not _STATUS.fullmatch(statuses[0]):
         hint = f"add one 'Upstream-Status: <{'|'.join(STATUSES)}> [<why>]'"
         yield "there is no single, valid Upstream-Status", hint, "\nUpstream-Status: "
-    if patch.kind == "test" and patch_file.values("Fixes"):
+    if not fix and file.values("Fixes"):
         yield "a patch of tests fixes nothing", "write 'Refs: <number>'", "\nFixes: "
-    if patch.kind == "fix" and not _names_report(patch_file):
-        hint = (
-            "add 'Fixes: <issue>' or 'Refs: <number>', or say in Upstream-Status that "
-            "there is no report"
-        )
+    reported = file.values("Fixes") or file.values("Refs")
+    if fix and not (reported or any(map(_NO_REPORT.search, statuses))):
+        hint = "add 'Fixes: <issue>' or 'Refs: <number>', or say in Upstream-Status "
+        hint += "that there is no report"
         yield "a fix names no report", hint, "\nUpstream-Status: "
     if not patch.tests:
         hint = "add 'Regression-Test: <path>::<class or test>'"
         yield "no regression test is named", hint, "\nRegression-Test: "
-    if patch.kind == "test" and not patch.controls:
+    if not fix and not patch.controls:
         hint = f"add controls/{patch.name}.diff, which brings the defect back"
         yield "nothing shows that the tests can fail", hint, "\nRegression-Test: "
-
-
-def _names_report(patch_file: patch_files.PatchFile) -> bool:
-    """Whether a trailer names what was reported, or says that nothing was."""
-    if patch_file.values("Fixes") or patch_file.values("Refs"):
-        return True
-    return any(
-        _NO_REPORT.search(value) for value in patch_file.values("Upstream-Status")
-    )
-
-
-class Reference(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An issue or a pull request.
-
-    Attributes:
-        source: whether the page itself was seen, or only reports that name it.
-    """
-
-    kind: Literal["issue", "pull request"]
-    title: str
-    source: Literal["seen", "reports"]
 
 
 def load_references(path: Path) -> dict[str, Reference]:
@@ -138,34 +127,26 @@ def load_references(path: Path) -> dict[str, Reference]:
         Malformed: the table is missing or not of the expected form.
     """
     try:
-        data = read(path, REFERENCES)
-        known = msgspec.toml.decode(data, type=dict[str, Reference])
+        return msgspec.toml.decode(read(path, REFERENCES), type=_Table)
     except (UnicodeDecodeError, msgspec.MsgspecError) as error:
         what = "cannot be read as the table of references"
         raise Malformed(REFERENCES, 0, what, cause=str(error)) from error
-    for number in known:
-        if not _NUMBER.fullmatch(number):
-            raise Malformed(REFERENCES, 0, f"{number!r} is not OWNER/NAME#NUMBER")
-    return known
 
 
 def wrong_references(patch: Patch, known: Mapping[str, Reference]) -> Iterator[Wrong]:
     """What is wrong with the numbers in a patch's trailers."""
     for key, value in patch.file.trailers:
-        for what, hint in _wrong_reference(key, value, known):
-            yield what, hint, f"\n{key}: {value}\n"
-
-
-def _wrong_reference(
-    key: str, value: str, known: Mapping[str, Reference]
-) -> Iterator[tuple[str, str]]:
-    if key in ("Fixes", "Refs") and not _NUMBER.fullmatch(value):
-        yield f"{key} does not name OWNER/NAME#NUMBER", "write it in that form"
-        return
-    for number in _NUMBER.findall(value):
-        if number not in known:
-            hint = f"look it up and record it in patches/{REFERENCES}, or correct it"
-            yield f"{number} is not recorded", hint
-        elif key == "Fixes" and known[number].kind != "issue":
-            what = f"Fixes names {number}, which is a {known[number].kind}"
-            yield what, f"write 'Refs: {number}'"
+        marker = f"\n{key}: {value}\n"
+        if key in ("Fixes", "Refs") and not _NUMBER.fullmatch(value):
+            what = f"{key} does not name OWNER/NAME#NUMBER"
+            yield what, "write it in that form", marker
+            continue
+        for number in _NUMBER.findall(value):
+            if number not in known:
+                hint = (
+                    f"look it up and record it in patches/{REFERENCES}, or correct it"
+                )
+                yield f"{number} is not recorded", hint, marker
+            elif key == "Fixes" and known[number].kind != "issue":
+                what = f"Fixes names {number}, which is a {known[number].kind}"
+                yield what, f"write 'Refs: {number}'", marker

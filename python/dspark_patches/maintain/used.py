@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
 KIT = "python/sglang/test/kits/"
+IMPORTS = (ast.Import, ast.ImportFrom)
 
 _WIDTH = 88
-IMPORTS = (ast.Import, ast.ImportFrom)
 
 
 @lru_cache(maxsize=1024)
@@ -59,15 +59,15 @@ def only(path: str, text: bytes, tree: ast.Module, kept: set[str]) -> bytes:
     """``text`` without imports that are not used; of the kit, without definitions."""
     lines = text.splitlines(keepends=True)
     for statement in reversed(tree.body):
-        ours = bound(statement)
-        start, end = _first_line(statement), statement.end_lineno
-        imports = isinstance(statement, IMPORTS)
-        if not ours or ours <= kept or b"F401" in lines[start]:
+        ours, imports = bound(statement), isinstance(statement, IMPORTS)
+        decorators = getattr(statement, "decorator_list", [])
+        start = min(node.lineno for node in (statement, *decorators)) - 1
+        if ours <= kept or b"F401" in lines[start]:
             continue
         if imports and ours & kept:
-            lines[start:end] = _import(statement, lines[start], kept)
+            lines[start : statement.end_lineno] = _import(statement, lines[start], kept)
         elif imports or (path.startswith(KIT) and not ours & kept):
-            delete(lines, start, end)
+            delete(lines, start, statement.end_lineno)
     return b"".join(lines)
 
 
@@ -101,7 +101,7 @@ def _definitions(
 def _import(statement: ast.ImportFrom, first: bytes, kept: set[str]) -> list[bytes]:
     """An import of what is used alone, as isort writes it."""
     aliases = [a for a in statement.names if (a.asname or a.name) in kept]
-    shown = [f"{a.name} as {a.asname}" if a.asname else a.name for a in aliases]
+    shown = [ast.unparse(alias) for alias in aliases]
     start = f"from {statement.module} import "
     _, hash_, comment = first.decode().rstrip().partition("  #")
     line = f"{start}{', '.join(shown)}{hash_}{comment}"
@@ -109,11 +109,6 @@ def _import(statement: ast.ImportFrom, first: bytes, kept: set[str]) -> list[byt
         return [f"{line}\n".encode()]
     middle = (f"    {name},\n" for name in shown)
     return [s.encode() for s in (f"{start}({hash_}{comment}\n", *middle, ")\n")]
-
-
-def _first_line(statement: ast.stmt) -> int:
-    decorators = getattr(statement, "decorator_list", [])
-    return min(node.lineno for node in (statement, *decorators)) - 1
 
 
 @lru_cache(maxsize=16384)
