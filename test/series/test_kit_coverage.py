@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dspark_patches.maintain.used import KIT
+from dspark_patches.maintain.derive import KIT
 from dspark_patches.model import releases, series
 from dspark_patches.proof import runner
 from dspark_patches.trees import make as trees

@@ -266,29 +266,29 @@ def test_a_text_that_is_no_python_is_refused() -> None:
 def test_features_are_those_of_the_released_files(tmp_path: Path) -> None:
     write_files(tmp_path, {derive.FEATURES: FEATURES_SOURCE + b'HAS_FILE = "srt/x"\n'})
     root = tmp_path / "released"
-    assert derive.features(added.read(tmp_path), root) == {
+    assert derive.answers(added.read(tmp_path), root) == {
         "HAS_TREE": False,
         "HAS_FILE": False,
     }
     write_files(root, {"python/sglang/srt/tree.py": b"def evict_all(): pass\n"})
-    assert derive.features(added.read(tmp_path), root) == {
+    assert derive.answers(added.read(tmp_path), root) == {
         "HAS_TREE": False,
         "HAS_FILE": False,
     }
     write_files(root, {"python/sglang/srt/tree.py": b"def evict(): pass\n"})
     write_files(root, {"python/sglang/srt/x": b""})
-    assert derive.features(added.read(tmp_path), root) == {
+    assert derive.answers(added.read(tmp_path), root) == {
         "HAS_TREE": True,
         "HAS_FILE": True,
     }
-    assert derive.features({}, root) == {}
+    assert derive.answers({}, root) == {}
 
 
 @pytest.mark.parametrize("line", [b"A = 1", b"A = B", b"A = B = 'x'", b"import os"])
 def test_a_list_of_features_holds_nothing_else(tmp_path: Path, line: bytes) -> None:
     write_files(tmp_path, {derive.FEATURES: b'"""Why."""\n' + line})
     with pytest.raises(Malformed, match="features.py:2: expected NAME"):
-        derive.features(added.read(tmp_path), tmp_path)
+        derive.answers(added.read(tmp_path), tmp_path)
 
 
 @pytest.fixture

@@ -248,6 +248,17 @@ def test_a_full_checkout_keeps_everything(
     assert set(clone.collect()) == {"patches/v0.5.16/0002-patch.patch"}
 
 
+def test_a_checkout_of_other_files_stays_as_it_is(clone: Clone, tmp_path: Path) -> None:
+    git = full_checkout(tmp_path / "sglang")
+    write_files(git.directory, {CLOCK: b"tock\n"})
+    commit_all(git, "-m", "other")
+    git.run("tag", "-f", "v0.5.16")
+    with pytest.raises(Conflict, match=f"does not fit {CLOCK}"):
+        edit.from_checkout(clone.series, make_release(), git.directory, clone.tree)
+    assert not clone.tree.exists()
+    assert len(git.text("worktree", "list").splitlines()) == 1
+
+
 def test_a_checkout_without_the_tag_is_refused(clone: Clone, tmp_path: Path) -> None:
     git = make_repository(tmp_path / "sglang", PRISTINE)
     with pytest.raises(Precondition, match="has the tag v0.5.16"):

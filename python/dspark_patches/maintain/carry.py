@@ -9,7 +9,6 @@ A merge counts only where the patch then changes the lines that it should.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
@@ -27,11 +26,17 @@ from ..model.patching import forward
 from ..model.releases import Release
 from ..model.series import Control, Patch, Series
 from ..model.states import Content
-from ..port.merging import Clash, Merging
+from ..port.merging import Clash
 from ..trees.workshop import difference
 from .added import single_additions
 from .clone import released, write
-from .restack import States, blob, file_modes, from_message, restack
+from .restack import States, blob, from_message, with_sections, written
+
+# A patch before the edit, after it, and of the release that it is carried to.
+Versions = tuple[Patch, Patch, Patch]
+
+_FILE = PatchFile(subject="", date="", author="", body="", trailers=(), sections=())
+_NONE = Patch(number=0, name="", file=_FILE)
 
 
 @click.command(name="carry")
@@ -76,10 +81,8 @@ def command(
     after = States(all_series.load(one), before.root, before.known())
     failed = False
     for other in dict.fromkeys((one, *releases.chosen(to))):
-        ours = before
-        if other != one:
-            ours = States(all_series.load(other), released(other).root)
-        carrying = Carrying(before, after, ours)
+        here = before.series if other == one else all_series.load(other)
+        carrying = Carrying(before, after, here, released(other).root)
         carried = carrying.carried(clone)
         if not carrying.clashes:
             report.line(f"{other.tag}: merged")
@@ -94,91 +97,91 @@ def command(
     context.exit(Exit.CONFLICT if failed else Exit.OK)
 
 
-class Carrying(Merging):
+class Carrying(States):
     """A release's series, with the edit of another's or of its own.
 
     Args:
         before: the edited release's files under the series before.
         after: the same under the series after, whose patches may lag behind.
-        ours: the files of the release that the edit is carried to.
+        series: the series that the edit is carried to; ``before`` its own.
+        root: its released tree.
     """
 
-    def __init__(self, before: States, after: States, ours: States) -> None:
-        super().__init__(after.clashes)
-        self._before, self._after, self._ours = before, after, ours
+    def __init__(
+        self, before: States, after: States, series: Series, root: Path
+    ) -> None:
+        super().__init__(series, root)
+        self.clashes += after.clashes
+        self.modes |= after.modes
+        self.paths |= before.paths | after.paths
+        self.paths -= before.outside | after.outside | self.outside
+        self.paths -= single_additions(series) | single_additions(after.series)
+        self._before, self._after = before, after
         self._seen: dict[tuple[str, int], Content] = {}
-        self._modes = file_modes(after.series) | file_modes(ours.series)
-        self._paths = before.paths | after.paths | ours.paths
-        self._paths -= before.outside | after.outside | ours.outside
-        self._paths -= single_additions(ours.series) | single_additions(after.series)
+
+    def at(self, path: str, number: int) -> Content:
+        """A file after all patches up to a number, and the edit."""
+        if (path, number) not in self._seen:
+            ours = self.own(path, number)
+            old, new = (one.own(path, number) for one in (self._before, self._after))
+            merged = self.three((old, ours, new), f"{number:04}", path)
+            self._seen[path, number] = merged
+        return self._seen[path, number]
 
     def carried(self, clone: Path) -> Series:
         """The series after the edit; right when there are no clashes.
 
         Raises:
-            Malformed: nothing is left of a patch.
+            Malformed: a source cannot be in a patch.
             Precondition: an added file has no source in the clone.
         """
         old, new, here = (
             {patch.number: patch for patch in one.series.patches}
-            for one in (self._before, self._after, self._ours)
+            for one in (self._before, self._after, self)
         )
         # The edited series itself has its names and controls as they are now.
-        own = new if self._ours is self._before else here
+        own = new if self.series is self._before.series else here
         numbers = (here.keys() | new.keys() - old.keys()) - (old.keys() - new.keys())
-        states = {n: tuple(one.get(n) for one in (old, new, here)) for n in numbers}
-        patches = tuple(
-            self._patch(own.get(number) or new[number], states[number], own.get(number))
-            for number in sorted(numbers)
-        )
-        series = msgspec.structs.replace(self._ours.series, patches=patches)
-        root = self._ours.root
-        made = restack(series, self.at, self._paths, self._modes, root, clone)
+        versions = {
+            n: (old.get(n, _NONE), new.get(n, _NONE), here.get(n, _NONE))
+            for n in sorted(numbers)
+        }
+        patches = tuple(self._patch(own.get(n, _NONE), versions[n]) for n in versions)
+        series = msgspec.structs.replace(self.series, patches=patches)
+        made = self.restack(series, clone)
         for patch in made.patches:
-            self._compare(patch, states[patch.number])
+            self._compare(patch, versions[patch.number])
         return made
 
-    def at(self, path: str, number: int) -> Content:
-        """A file after all patches up to a number, and the edit."""
-        if (path, number) not in self._seen:
-            places = self._before, self._ours, self._after
-            states = tuple(files.at(path, number) for files in places)
-            self._seen[path, number] = self.three(states, f"{number:04}", path)
-        return self._seen[path, number]
-
-    def _patch(
-        self, patch: Patch, states: Sequence[Patch | None], own: Patch | None
-    ) -> Patch:
+    def _patch(self, own: Patch, versions: Versions) -> Patch:
         """A patch with its words, its controls and the sections that have no states."""
         old, new, here = (
-            (
-                {s.path: s for s in one.file.sections if s.path not in self._paths}
-                if one
-                else {}
+            {s.path: s for s in one.file.sections if s.path not in self.paths}
+            for one in versions
+        )
+        kept = {path: new[path] for path in new.keys() - old.keys()} | here
+        sections = [kept[path] for path in kept.keys() - (old.keys() - new.keys())]
+        patch = versions[1] if own is _NONE else own
+        file = patch.file
+        if _NONE not in versions:
+            one, two, ours = (
+                patch_files.commit_message(one.file).encode() for one in versions
             )
-            for one in states
-        )
-        added = {path: new[path] for path in new.keys() - old.keys()}
-        kept = (added | here).keys() - (old.keys() - new.keys())
-        sections = tuple((added | here)[path] for path in kept)
-        file = msgspec.structs.replace(patch.file, sections=sections)
-        if all(states):
-            texts = (patch_files.commit_message(one.file).encode() for one in states)
-            old_text, new_text, our_text = texts
             what = f"the message of {patch.name}"
-            text = self.three((old_text, our_text, new_text), patch.name, what)
-            own_sections = states[2].file.sections
-            file = from_message(text.decode(), file.date, own_sections, what)
-            file = msgspec.structs.replace(file, sections=sections)
-        return msgspec.structs.replace(
-            patch, file=file, controls=tuple(self._controls(states, own))
+            text = self.three((one, ours, two), patch.name, what).decode()
+            file = from_message(text, file.date, file.sections, what)
+        names = {c.name for c in (*versions[0].controls, *own.controls)}
+        added = (c for c in versions[1].controls if c.name not in names)
+        controls = (
+            *(self._control(control, self) for control in own.controls),
+            *(self._control(control, self._after) for control in added),
         )
+        file = with_sections(file, sections)
+        return msgspec.structs.replace(patch, file=file, controls=controls)
 
-    def _compare(self, patch: Patch, states: Sequence[Patch | None]) -> None:
+    def _compare(self, patch: Patch, versions: Versions) -> None:
         """Refuse a patch that changes other lines than it changed or should."""
-        one, two, ours, made = (
-            self._changes(each.file if each else None) for each in (*states, patch)
-        )
+        one, two, ours, made = map(self._changes, (*versions, patch))
         for path in {**one, **two, **ours, **made}:
             # It changes here what it changes there, or else what it did before.
             same = one.get(path) == ours.get(path)
@@ -187,48 +190,27 @@ class Carrying(Merging):
                 text = "merged, the patch would not change the same lines"
                 self.clashes.append(Clash(patch=patch.name, what=path, text=text))
 
-    def _changes(self, file: PatchFile | None) -> dict[str, list[bytes]]:
+    def _changes(self, patch: Patch) -> dict[str, list[bytes]]:
         """The lines that a patch removes and adds, by path."""
-        sections = file.sections if file else ()
         return {
             s.path: [t for hunk in hunks(s) for t in hunk.lines if t[:1] != b" "]
-            for s in sections
-            if s.path in self._paths
+            for s in patch.file.sections
+            if s.path in self.paths
         }
 
-    def _controls(
-        self, states: Sequence[Patch | None], own: Patch | None
-    ) -> Iterator[Control]:
-        """A patch's own controls, and those that the edit adds."""
-        before, after = (one.controls if one else () for one in states[:2])
-        ours = own.controls if own else ()
-        for control in ours:
-            yield self._control(control, self._ours)
-        names = {control.name for control in (*before, *ours)}
-        for control in after:
-            if control.name not in names:
-                yield self._control(control, self._after)
-
     def _control(self, control: Control, written: States) -> Control:
-        """A control on the tree that its patch leaves here now.
-
-        Args:
-            control: the control.
-            written: the files that it may have been written for.
-        """
+        """A control of ``written`` files on the tree that its patch leaves here now."""
         made: list[Section] = []
         for section in control.sections:
             path, number = section.path, control.number
-            then, now = written.at(path, number), self.at(path, number)
+            then, now = written.own(path, number), self.at(path, number)
             if then != now and section.old == blob(then):
                 # What a control breaks, it may break otherwise than before the edit.
                 states = then, now, forward(then, section)
                 after = self.three(states, control.name, path, "--theirs")
-                section, *_ = (
-                    *difference({path: now}, {path: after}, self._modes),
-                    section,
-                )
-            made.append(section)
+                made += difference({path: now}, {path: after}, self.modes) or [section]
+            else:
+                made.append(section)
         return msgspec.structs.replace(control, sections=tuple(made))
 
 
@@ -254,8 +236,8 @@ def _files(one: Release, carried: Series) -> dict[Path, bytes | None]:
     found: dict[Path, bytes | None] = {
         path: None for path in (*folder.glob("*.patch"), *folder.glob("controls/*"))
     }
+    found |= {folder / f"{n}.patch": data for n, data in written(carried).items()}
     for patch in carried.patches:
-        found[folder / f"{patch.name}.patch"] = patch_files.joined(patch.file)
         for control in patch.controls:
             text = b"".join(section.text for section in control.sections)
             path = folder / "controls" / f"{control.name}.diff"

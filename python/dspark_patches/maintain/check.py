@@ -22,7 +22,7 @@ from ..model.diff import ZEROS, blob_id
 from ..model.releases import Release
 from ..model.series import Patch, Series, added_paths, blobs_after, chain
 from ..report_findings import print_findings
-from . import added, derive, lint, used
+from . import added, derive, lint
 from .lint import Reference, Wrong
 
 _SELECTOR = re.compile(r"[^:]+\.py(::\w+(\.\w+)?)?", re.ASCII)
@@ -55,13 +55,10 @@ def command(context: click.Context, release: tuple[str, ...], form: str) -> None
 
 
 def check(chosen: Sequence[Release], root: Path, *, whole: bool) -> tuple[Finding, ...]:
-    """Check the series of these releases.
+    """Check the series of these releases in the clone at ``root``.
 
-    Args:
-        chosen: the releases.
-        root: the clone: ``patches/`` and the files that the series add.
-        whole: whether these are all releases; then each file that is there to be
-            added must be added by one of them.
+    Where they are the ``whole`` of its releases, each file that is there to be added
+    must be added by one of them.
     """
     texts, known = added.read(root), None
     found: list[Finding] = []
@@ -76,18 +73,21 @@ def check(chosen: Sequence[Release], root: Path, *, whole: bool) -> tuple[Findin
         try:
             series, failures = all_series.scan(release, folder)
         except Usage as failure:
-            file = f"patches/{release.tag}"
-            found.append(_finding(release, file, failure.message, failure.next_step))
+            found.append(_finding(release, failure.message, failure.next_step))
             continue
         hint = "mend it, or make it anew with `dspark-patches edit` and `export --from`"
         found += [of_failure(release.tag, failure, hint) for failure in failures]
         all_added |= added_paths(series)
         try:
-            derived.append(_derived(release, series, texts))
+            answers = lock.load(release, folder).features
+        except Failure:
+            answers = {}  # Told by the check of the lock.
+        try:
+            derived.append(added.of_release(texts, series, answers))
         except Malformed as failure:
             hint = "ask for a feature as `if NAME:` or `X if NAME else Y`"
-            place = {"line": failure.line}
-            found.append(_finding(release, failure.file, failure.what, hint, **place))
+            more = {"file": failure.file, "line": failure.line}
+            found.append(_finding(release, failure.what, hint, **more))
             continue
         for patch in series.patches:
             wrong = _wrong(series, patch, derived[-1], known)
@@ -103,40 +103,29 @@ def check(chosen: Sequence[Release], root: Path, *, whole: bool) -> tuple[Findin
     return tuple(found)
 
 
-def _finding(release: Release, file: str, what: str, hint: str, **more) -> Finding:
+def _finding(release: Release, what: str, hint: str, file: str = "", **more) -> Finding:
+    """A finding about a release; ``file`` stands in its folder unless told."""
+    file = file or f"patches/{release.tag}"
     return Finding(release=release.tag, file=file, what=what, hint=hint, **more)
-
-
-def _derived(release: Release, series: Series, texts: added.Texts) -> dict[str, bytes]:
-    """The added files as the release's patches must have them."""
-    try:
-        features = lock.load(release, series.folder).features
-    except Failure:
-        # Told by the check of the lock.
-        features = {}
-    return added.of_release(texts, series, features)
 
 
 def _wrong(
     series: Series,
     patch: Patch,
-    texts: added.Texts,
+    texts: derive.Texts,
     known: Mapping[str, Reference] | None,
 ) -> Iterator[Wrong]:
     """What is wrong with the tests, the kit and the numbers that a patch names."""
-    here = {s.path for p in series.patches for s in p.file.sections if s.kind == "add"}
     for test in patch.tests:
-        path, marker = test.partition("::")[0], f"\nRegression-Test: {test}\n"
+        marker = f"\nRegression-Test: {test}\n"
         if not _SELECTOR.fullmatch(test):
             yield f"{test} names no test", "write PATH[::CLASS[.TEST]]", marker
-        elif path not in here:
-            hint = "name a test that the series adds"
-            yield f"the series does not add {path}", hint, marker
         elif missed := added.missing(texts, test):
-            yield f"{missed} does not exist", "name a test that exists", marker
+            hint = "name a test that the series adds"
+            yield f"{missed} does not exist", hint, marker
     # A part of the kit comes with the first test that uses it.
     own = {s.path for s in patch.file.sections if s.kind == "add"}
-    kit = {path for path in own if path.startswith(used.KIT)}
+    kit = {path for path in own if path.startswith(derive.KIT)}
     for path in sorted(kit - added.kit_of(texts, own, kit)):
         hint = f"run `dspark-patches export {series.release}`"
         yield f"no test of this patch uses {path}", hint, f"\ndiff --git a/{path} "
@@ -145,9 +134,10 @@ def _wrong(
 
 
 def _check_series(
-    release: Release, series: Series, derived: added.Texts, texts: added.Texts
+    release: Release, series: Series, derived: derive.Texts, texts: derive.Texts
 ) -> Iterator[Finding]:
     """Whether patches, controls, added files and the lock agree."""
+    folder = f"patches/{release.tag}"
     try:
         links = chain(series)
     except Malformed as failure:
@@ -157,18 +147,19 @@ def _check_series(
     for patch in series.patches:
         state = blobs_after(series, patch.number)
         for control in patch.controls:
-            file = f"patches/{release.tag}/controls/{control.name}.diff"
+            file = f"{folder}/controls/{control.name}.diff"
             for section in control.sections:
                 blob = state.get(section.path, section.old)
                 if section.old != blob:
                     what = f"{section.path} begins with blob {section.old}, but patch "
                     what += f"{patch.number:04} leaves {blob}"
                     hint = "write it again, on the tree that the patch leaves"
-                    yield _finding(release, file, what, hint, patch=patch.name)
+                    more = {"file": file, "patch": patch.name}
+                    yield _finding(release, what, hint, **more)
     last = {s.path: patch for patch in series.patches for s in patch.file.sections}
     for path in sorted(added_paths(series)):
-        what, hint = f"{path} is not what the clone has", "run `dspark-patches export"
-        hint += f" {release.tag}`"
+        what = f"{path} is not what the clone has"
+        hint = f"run `dspark-patches export {release.tag}`"
         if path not in derived:
             what = f"{path} is not in the clone"
             hint = f"restore {path}, or take it out of the patch"
@@ -179,13 +170,12 @@ def _check_series(
     renew = f"run `dspark-patches lock {release.tag}`"
     try:
         if what := _wrong_lock(release, series, texts):
-            file = f"patches/{release.tag}/{lock.NAME}"
-            yield _finding(release, file, what, renew)
+            yield _finding(release, what, renew, file=f"{folder}/{lock.NAME}")
     except Malformed as failure:
         yield of_failure(release.tag, failure, renew)
 
 
-def _wrong_lock(release: Release, series: Series, texts: added.Texts) -> str:
+def _wrong_lock(release: Release, series: Series, texts: derive.Texts) -> str:
     """What is wrong with a release's lock, or an empty string."""
     try:
         locked = lock.load(release, series.folder)
@@ -195,20 +185,20 @@ def _wrong_lock(release: Release, series: Series, texts: added.Texts) -> str:
     for unknown in sorted(edited - locked.edited.keys()):
         return f"the lock does not know {unknown}"
     carried = locked.released_blobs(in_wheel=True)
-    known = {name: locked.features.get(name, False) for name in derive.places(texts)}
+    known = {name: locked.features.get(name, False) for name in derive.features(texts)}
     built = lock.build(release, series, locked.wheel.sha256, carried, known)
     same = lock.render(built) == read(lock.path_of(release, series.folder), lock.NAME)
     return "" if same else "the lock is out of date"
 
 
 def _check_texts(
-    texts: added.Texts, all_added: set[str], derived: Sequence[added.Texts]
+    texts: derive.Texts, all_added: set[str], derived: Sequence[derive.Texts]
 ) -> Iterator[Finding]:
     """Files that no series adds, and parts of the kit that no release has."""
-    for path in texts.keys() - all_added - {derive.FEATURES}:
+    for path in sorted(texts.keys() - all_added - {derive.FEATURES}):
         hint = "add it in a patch, or remove it"
         yield Finding(file=path, what="no series adds this file", hint=hint)
-    for path in filter(lambda path: path.startswith(used.KIT), sorted(all_added)):
+    for path in filter(lambda path: path.startswith(derive.KIT), sorted(all_added)):
         found = [added.definitions(one[path]) for one in derived if path in one]
         for name, line in added.definitions(texts.get(path, b"")).items():
             if found and not any(name in one for one in found):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -12,7 +12,7 @@ from ..errors import Conflict, Precondition
 from ..git import Git, GitError
 from ..model import diff
 from ..model import patch_file as patch_files
-from ..model.diff import ZEROS, Section
+from ..model.diff import ZEROS
 from ..model.patch_file import PatchFile
 from ..model.series import Patch, Series, added_paths, chain
 from ..trees import workshop
@@ -25,18 +25,13 @@ _UNDER_WAY = ("rebase-merge", "rebase-apply", "MERGE_HEAD", "CHERRY_PICK_HEAD")
 
 
 def changes(
-    series: Series, tree: Path, sources: Path, shared: Collection[str]
+    series: Series, tree: Path, clone: Path, shared: Collection[str]
 ) -> dict[Path, bytes | None]:
     """What the clone must be like so that its series is the commits of ``tree``.
 
-    Args:
-        series: the series as it stands in the clone.
-        tree: the edited work tree.
-        sources: the clone; the files that the series adds have their source here.
-        shared: added files that other releases need too.
-
     Returns:
-        The content of each file; None for one that goes.
+        The content of each file; None for one that goes. Added files that other
+        releases need too, ``shared``, stay.
 
     Raises:
         Conflict: the clone changed since the work tree was made.
@@ -44,16 +39,17 @@ def changes(
         Malformed: a commit is no canonical patch.
     """
     git = Git(tree)
-    _must_be_ready(git)
+    for what, cause, hint in _hindrances(git):
+        raise Precondition(f"{tree} {what}", cause=cause, next_step=hint)
     if _patches(series, git, START_REF) != {p.name: p.file for p in series.patches}:
+        edit = f"`dspark-patches edit {series.release}`"
         raise Conflict(
             f"the series of {series.release} changed since {tree} was made",
-            next_step=f"make a new work tree with `dspark-patches edit {series.release}` "
-            "and cherry-pick your commits onto it",
+            next_step=f"make a new work tree with {edit} and cherry-pick your commits",
         )
     after = _patches(series, git, "HEAD")
     wanted = _series_files(series, after)
-    return wanted | _added_files(series, after, git, sources, shared)
+    return wanted | _added_files(series, after, git, clone, shared)
 
 
 def slug(subject: str) -> str:
@@ -65,107 +61,96 @@ def slug(subject: str) -> str:
     return words or "patch"
 
 
-def _must_be_ready(git: Git) -> None:
-    tree, span = git.directory, f"{RELEASE_REF}..HEAD"
+def _hindrances(git: Git) -> Iterator[tuple[str, str, str]]:
+    """Why a work tree cannot be read: what it is or has, the cause, what helps."""
     if not git.succeeds("rev-parse", "-q", "--verify", RELEASE_REF):
-        raise Precondition(
-            f"{tree} is no work tree of ours",
-            next_step="make one with `dspark-patches edit RELEASE`",
-        )
-    for name in _UNDER_WAY:
-        path = git.text("rev-parse", "--path-format=absolute", "--git-path", name)
-        if Path(path).exists():
-            raise Precondition(
-                f"{tree} has a rebase, merge or cherry-pick under way",
-                next_step="finish or abort it, and run again",
-            )
+        hint = "make one with `dspark-patches edit RELEASE`"
+        yield "is no work tree of ours", "", hint
+    options = [word for name in _UNDER_WAY for word in ("--git-path", name)]
+    paths = git.text("rev-parse", "--path-format=absolute", *options).splitlines()
+    if any(Path(path).exists() for path in paths):
+        hint = "finish or abort it, and run again"
+        yield "has a rebase, merge or cherry-pick under way", "", hint
     if changed := git.text("status", "--porcelain"):
-        raise Precondition(
-            f"{tree} has changes that no commit holds",
-            cause=changed,
-            next_step="commit or drop them, and run again",
-        )
+        hint = "commit or drop them, and run again"
+        yield "has changes that no commit holds", changed, hint
     if not git.succeeds("merge-base", "--is-ancestor", RELEASE_REF, "HEAD"):
-        raise Precondition(f"{tree} does not stand on the release any more")
-    if git.text("rev-list", "--min-parents=2", span):
-        raise Precondition(
-            f"{tree} has a merge among its commits",
-            next_step="make the commits a line with `git rebase`",
-        )
+        yield "does not stand on the release any more", "", ""
+    if git.text("rev-list", "--min-parents=2", f"{RELEASE_REF}..HEAD"):
+        hint = "make the commits a line with `git rebase`"
+        yield "has a merge among its commits", "", hint
 
 
 def _patches(series: Series, git: Git, until: str) -> dict[str, PatchFile]:
     """A patch for each commit on top of the release, by its file stem."""
     # What the release lacks is not in the commits either.
-    edited = {path for path, link in chain(series).items() if link.old != ZEROS}
+    edited = [path for path, link in chain(series).items() if link.old != ZEROS]
     outside = {path for path in edited if _file(git, RELEASE_REF, path) is None}
+    kept = {
+        patch.file.subject: [s for s in patch.file.sections if s.path in outside]
+        for patch in series.patches
+    }
     known = {patch.file.subject: patch for patch in series.patches}
     options = ("-z", "--reverse", "--no-show-signature", "--format=%H%n%aD%n%B")
-    listed = git.text("log", *options, f"{RELEASE_REF}..{until}").rstrip("\0")
+    listed = git.text("log", *options, f"{RELEASE_REF}..{until}")
     objects = git.text("rev-parse", "--path-format=absolute", "--git-path", "objects")
     found: dict[str, PatchFile] = {}
-    seen: set[str] = set()
+    subjects: list[str] = []
     number = 0
     with workshop.bare(Path(objects)) as shop:
-        for commit in listed.split("\0") if listed else ():
+        for commit in filter(None, listed.split("\0")):
             id, date, message = commit.split("\n", 2)
-            subject = subject_of(message)
-            if subject in seen:
+            subject, name = subject_of(message), f"commit {id[:12]}"
+            if subject in subjects:
                 raise Precondition(
                     f"two commits are called {subject!r}",
                     next_step="squash them, or give each its own subject",
                 )
-            seen.add(subject)
-            patch, name = known.pop(subject, None), f"commit {id[:12]}"
+            subjects.append(subject)
+            patch = known.get(subject)
             stem = patch.name[5:] if patch else slug(subject)
             # A number says what a patch is about, on every release; there are gaps.
             number = max(number + 1, patch.number if patch else 0)
             made = diff.parse(shop.compare(f"{id}^", id), name)
-            sections = (*made, *_among(patch, outside))
+            sections = (*made, *kept.pop(subject, ()))
             found[f"{number:04}-{stem}"] = from_message(message, date, sections, name)
-    for patch in known.values():
-        for section in _among(patch, outside):
+    for subject, sections in kept.items():
+        for section in sections:
             raise Precondition(
-                f"no commit is called {patch.file.subject!r} any more",
+                f"no commit is called {subject!r} any more",
                 cause=f"the patch edits {section.path}, which is not in this work tree",
                 next_step="keep its subject, or work with `edit --checkout`",
             )
     return found
 
 
-def _among(patch: Patch | None, paths: Collection[str]) -> list[Section]:
-    return [s for s in patch.file.sections if s.path in paths] if patch else []
-
-
 def _series_files(
     series: Series, made: Mapping[str, PatchFile]
 ) -> dict[Path, bytes | None]:
     """The series' folder: patches under their names, controls under their numbers."""
-    gone: dict[Path, bytes | None] = {}
-    moved: dict[Path, bytes | None] = {}
+    files: dict[Path, bytes | None] = {series.path(p): None for p in series.patches}
     numbers = {value.subject: name[:4] for name, value in made.items()}
-    for patch in series.patches:
-        subject = patch.file.subject
-        gone[series.path(patch)] = None
-        for control in patch.controls:
-            if subject not in numbers:
-                raise Precondition(
-                    f"{control.name}.diff proves {subject!r}, and no commit is called "
-                    "so any more",
-                    next_step="keep the subject, or remove the control",
-                )
-            path = series.folder / "controls" / f"{control.name}.diff"
-            gone[path] = None
-            moved[path.with_name(numbers[subject] + path.name[4:])] = path.read_bytes()
-    files = {f"{name}.patch": patch_files.joined(value) for name, value in made.items()}
-    return gone | moved | {series.folder / name: data for name, data in files.items()}
+    controls = [(p.file.subject, c.name) for p in series.patches for c in p.controls]
+    moved = {}
+    for subject, name in controls:
+        if subject not in numbers:
+            raise Precondition(
+                f"{name}.diff proves {subject!r}, and no commit is called so any more",
+                next_step="keep the subject, or remove the control",
+            )
+        path = series.folder / "controls" / f"{name}.diff"
+        files[path] = None
+        moved[path.with_name(numbers[subject] + path.name[4:])] = path.read_bytes()
+    for name, value in made.items():
+        moved[series.folder / f"{name}.patch"] = patch_files.joined(value)
+    return files | moved
 
 
 def _added_files(
     series: Series,
     made: Mapping[str, PatchFile],
     git: Git,
-    sources: Path,
+    clone: Path,
     shared: Collection[str],
 ) -> dict[Path, bytes | None]:
     """The sources of what the series adds, where the work tree changed it."""
@@ -174,18 +159,18 @@ def _added_files(
     found: dict[Path, bytes | None] = {}
     for path in sorted(added_paths(series) | added_paths(renewed)):
         old, new = (_file(git, commit, path) for commit in (START_REF, "HEAD"))
-        here = content(sources / path)
+        here = content(clone / path)
         if new in (old, here) or (new is None and path in shared):
             continue
         if here != old:
+            export = f"`dspark-patches export {series.release}`"
             raise Conflict(
-                f"{path} in the clone is not what {series.release} had of it",
-                cause=f"all releases share it, or it changed since {git.directory} "
-                "was made",
-                next_step=f"edit {sources / path}, take the change out of the work "
-                f"tree, and run `dspark-patches export {series.release}`",
+                f"{path} in the clone is not what {git.directory} was made with",
+                cause="all releases share one text of it, or it changed since",
+                next_step=f"edit {clone / path}, take the change out of the work "
+                f"tree, and run {export}",
             )
-        found[sources / path] = new
+        found[clone / path] = new
     return found
 
 

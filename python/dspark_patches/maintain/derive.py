@@ -17,15 +17,20 @@ from pathlib import Path
 
 from ..lines import Malformed
 from ..model.series import is_test
-from . import used
 
-FEATURES = f"{used.KIT}features.py"
+KIT = "python/sglang/test/kits/"
+FEATURES = f"{KIT}features.py"
+IMPORTS = (ast.Import, ast.ImportFrom)
 
+_WIDTH = 88
 # What needs no parentheses, wherever it stands.
 _ATOMS = (ast.Attribute, ast.Call, ast.Constant, ast.Name, ast.Subscript, ast.Tuple)
 
+# The clone's text of each added file, or a release's, by path.
+Texts = Mapping[str, bytes]
 
-def places(texts: Mapping[str, bytes]) -> dict[str, str]:
+
+def features(texts: Texts) -> dict[str, str]:
     """The text of :data:`FEATURES` as data: by name, where a release has it.
 
     Raises:
@@ -42,68 +47,80 @@ def places(texts: Mapping[str, bytes]) -> dict[str, str]:
     return found
 
 
-def features(texts: Mapping[str, bytes], root: Path) -> dict[str, bool]:
-    """Which features a release has, by name; empty where the clone names none.
-
-    Args:
-        texts: the clone's files.
-        root: the release's tree; it holds ``python/sglang``.
-
-    Raises:
-        Malformed: the list of features is broken.
-    """
+def answers(texts: Texts, root: Path) -> dict[str, bool]:
+    """Which features the release at ``root`` has; empty where the clone names none."""
 
     def has(place: str) -> bool:
         path, _, text = place.partition("::")
         file = root / "python/sglang" / path
         return file.is_file() and text.encode() in file.read_bytes()
 
-    return {name: has(place) for name, place in places(texts).items()}
+    return {name: has(place) for name, place in features(texts).items()}
 
 
-def derive(
-    texts: Mapping[str, bytes], features: Mapping[str, bool]
-) -> dict[str, bytes]:
-    """One release's text of what a series adds.
-
-    Args:
-        texts: the clone's text of each added file, by path.
-        features: which features the release has; empty leaves all as it is.
+def derive(texts: Texts, answers: Mapping[str, bool]) -> dict[str, bytes]:
+    """One release's text of what a series adds; the clone's without answers.
 
     Raises:
         Malformed: a feature is asked for in a way that cannot be answered.
     """
-    if not features:
+    if not answers:
         return dict(texts)
     answered = {}
     for path, text in texts.items():
         if is_test(path) and path.endswith(".py"):
-            asked = tuple((n, a) for n, a in features.items() if n.encode() in text)
+            asked = tuple((n, a) for n, a in answers.items() if n.encode() in text)
             answered[path] = _answered(path, text, asked)
     trees = {path: _parse(path, text) for path, text in answered.items()}
-    for path, names in used.names(trees).items():
-        for name in sorted(names & features.keys()):
+    for path, names in _used(trees).items():
+        for name in sorted(names & answers.keys()):
             line = texts[path].partition(name.encode())[0].count(b"\n") + 1
             raise Malformed(path, line, f"{name} cannot be answered here")
-        answered[path] = used.only(path, answered[path], trees[path], names)
+        answered[path] = _only(path, answered[path], trees[path], names)
     return dict(texts) | answered
+
+
+@lru_cache(maxsize=1024)
+def parse(text: bytes) -> ast.Module:
+    """A file's syntax tree; several releases may have the file alike.
+
+    Raises:
+        SyntaxError: it cannot be parsed.
+    """
+    try:
+        return ast.parse(text)
+    except (RecursionError, MemoryError) as error:
+        raise SyntaxError("it nests too deep") from error
+    except ValueError as error:
+        raise SyntaxError(str(error)) from error
+
+
+def module_path(module: str | None) -> str:
+    """The file of a module of SGLang's package."""
+    return f"python/{(module or '').replace('.', '/')}.py"
+
+
+@lru_cache(maxsize=16384)
+def bound(statement: ast.stmt) -> set[str]:
+    """The names that a statement defines or imports, but for the future's."""
+    if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        return {statement.name}
+    if isinstance(statement, IMPORTS):
+        ours = getattr(statement, "module", "") != "__future__"
+        return {a.asname or a.name for a in statement.names if ours}
+    targets = getattr(statement, "targets", [getattr(statement, "target", None)])
+    return {target.id for target in targets if isinstance(target, ast.Name)}
 
 
 @lru_cache(maxsize=1024)
 def _answered(path: str, text: bytes, asked: tuple[tuple[str, bool], ...]) -> bytes:
     """``text`` with every question answered, one after the other."""
-    answers = dict(asked)
-    questions = True
-    while asked and questions:
-        questions = [
-            (node, answer)
-            for node in ast.walk(_parse(path, text))
-            if isinstance(node, (ast.If, ast.IfExp))
-            and (answer := _answer(node.test, answers)) is not None
-        ]
-        for node, answer in questions[:1]:
-            choose = _statement if isinstance(node, ast.If) else _expression
-            text = choose(text, node, answer)
+    for node in ast.walk(_parse(path, text)) if asked else ():
+        if isinstance(node, (ast.If, ast.IfExp)):
+            answer = _answer(node.test, dict(asked))
+            if answer is not None:
+                choose = _statement if isinstance(node, ast.If) else _expression
+                return _answered(path, choose(text, node, answer), asked)
     return text
 
 
@@ -130,7 +147,7 @@ def _statement(text: bytes, node: ast.If, answer: bool) -> bytes:
     if body:
         lines[start:end] = [line.removeprefix(indent) for line in body]
     else:
-        used.delete(lines, start, end)
+        _delete(lines, start, end)
     return b"".join(lines)
 
 
@@ -152,9 +169,76 @@ def _span(text: bytes, node: ast.expr) -> tuple[int, int]:
     return start + node.col_offset, end + node.end_col_offset
 
 
+def _used(trees: Mapping[str, ast.Module]) -> dict[str, set[str]]:
+    """The names of each file that are used, in it or, of the kit, in another.
+
+    Args:
+        trees: the tests and the kit, by path.
+    """
+    found = {path: set().union(*map(bound, t.body)) for path, t in trees.items()}
+    last = None
+    # What only unused parts use goes in the next round.
+    while found != last:
+        last, found = found, {path: set() for path in trees}
+        for path, statement in ((p, s) for p, t in trees.items() for s in t.body):
+            ours, kit = bound(statement), path.startswith(KIT)
+            if isinstance(statement, IMPORTS):
+                pairs = ((a.name, a.asname or a.name) for a in statement.names)
+                names = {name for name, here in pairs if here in last[path]}
+                other = module_path(getattr(statement, "module", ""))
+                found.get(other, set()).update(names)
+            elif not kit or not ours or ours & last[path]:
+                found[path] |= _loaded(statement) - (ours if kit else set())
+    return found
+
+
+def _only(path: str, text: bytes, tree: ast.Module, kept: set[str]) -> bytes:
+    """``text`` without imports that are not used; of the kit, without definitions."""
+    lines = text.splitlines(keepends=True)
+    for statement in reversed(tree.body):
+        ours, imports = bound(statement), isinstance(statement, IMPORTS)
+        decorators = getattr(statement, "decorator_list", [])
+        start = min(node.lineno for node in (statement, *decorators)) - 1
+        if ours <= kept or b"F401" in lines[start]:
+            continue
+        if imports and ours & kept:
+            lines[start : statement.end_lineno] = _import(statement, lines[start], kept)
+        elif imports or (path.startswith(KIT) and not ours & kept):
+            _delete(lines, start, statement.end_lineno)
+    return b"".join(lines)
+
+
+def _import(statement: ast.ImportFrom, first: bytes, kept: set[str]) -> list[bytes]:
+    """An import of what is used alone, as isort writes it."""
+    aliases = (a for a in statement.names if (a.asname or a.name) in kept)
+    shown = [ast.unparse(alias) for alias in aliases]
+    start = f"from {statement.module} import "
+    _, hash_, comment = first.decode().rstrip().partition("  #")
+    line = f"{start}{', '.join(shown)}{hash_}{comment}"
+    if len(line) <= _WIDTH:
+        return [f"{line}\n".encode()]
+    middle = (f"    {name},\n" for name in shown)
+    return [s.encode() for s in (f"{start}({hash_}{comment}\n", *middle, ")\n")]
+
+
+def _delete(lines: list[bytes], start: int, end: int) -> None:
+    """Drop lines, the comment above them, and one of the gaps around them."""
+    while start and re.match(rb"\s*#(?! isort)", lines[start - 1]):
+        start -= 1
+    if end == len(lines) or not lines[end].strip():
+        while start and not lines[start - 1].strip():
+            start -= 1
+    del lines[start:end]
+
+
+@lru_cache(maxsize=4096)
+def _loaded(statement: ast.stmt) -> set[str]:
+    return {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
+
+
 def _parse(path: str, text: bytes) -> ast.Module:
     try:
-        return used.parse(text)
+        return parse(text)
     except SyntaxError as error:
         what = f"cannot be parsed: {error.msg}"
         raise Malformed(path, error.lineno or 0, what) from error

@@ -18,8 +18,7 @@ from ..errors import Precondition, Usage
 from ..files import replace_all
 from ..git import Git, GitError
 from ..model import patch_file as patch_files
-from ..model import releases
-from ..model import series as all_series
+from ..model import releases, series
 from ..model.releases import Release
 from ..model.series import Series
 from ..trees import make
@@ -62,28 +61,20 @@ def command(release: str, checkout: Path | None, target: Path | None) -> None:
       dspark-patches export --from sglang-v0.5.16 v0.5.16
     """
     one = releases.find(release)
-    series = all_series.load(one)
-    target = target or Path.cwd() / f"sglang-{one.tag}"
+    loaded, target = series.load(one), target or Path.cwd() / f"sglang-{one.tag}"
     if checkout:
-        left_out = from_checkout(series, one, checkout, target)
+        left_out = from_checkout(loaded, one, checkout, target)
     else:
-        left_out = from_wheel(series, released(one).root, target)
-    report.line(f"made {target}: {len(series.patches)} commits on {one.tag}")
+        left_out = from_wheel(loaded, released(one).root, target)
+    report.line(f"made {target}: {len(loaded.patches)} commits on {one.tag}")
     for path in left_out:
         report.line(f"kept aside, not in wheels: {path}")
-    report.line(
-        f"next: edit and commit there, then "
-        f"`dspark-patches export --from {target} {one.tag}`"
-    )
+    export = f"dspark-patches export --from {target} {one.tag}"
+    report.line(f"next: edit and commit there, then `{export}`")
 
 
 def from_wheel(series: Series, root: Path, target: Path) -> tuple[str, ...]:
-    """Make a new repository from a release's Python files.
-
-    Args:
-        series: the series; one commit per patch.
-        root: the folder that holds the released ``python/sglang``.
-        target: the work tree to make.
+    """Make a new repository at ``target`` from the Python files below ``root``.
 
     Returns:
         The edited files that wheels do not carry; their sections are left out.
@@ -110,13 +101,9 @@ def from_wheel(series: Series, root: Path, target: Path) -> tuple[str, ...]:
 def from_checkout(
     series: Series, release: Release, checkout: Path, target: Path
 ) -> tuple[str, ...]:
-    """Add a work tree to a full checkout of SGLang, at the release's tag.
+    """Add a work tree at ``target`` to a full checkout of SGLang, at a release's tag.
 
-    Args:
-        series: the series; one commit per patch.
-        release: the release.
-        checkout: the checkout; its own files, index and branches stay as they are.
-        target: the work tree to make.
+    The checkout's own files, index and branches stay as they are.
 
     Returns:
         The edited files that the tag lacks.
@@ -129,28 +116,31 @@ def from_checkout(
     git = Git(checkout)
     try:
         commit = git.text("rev-parse", "--verify", "-q", f"{release.tag}^{{commit}}")
-    except (GitError, NotADirectoryError, FileNotFoundError) as error:
+    except (GitError, NotADirectoryError) as error:
         raise Precondition(
             f"{checkout} is no checkout that has the tag {release.tag}",
             next_step=f"run `git fetch origin tag {release.tag} --no-tags` there",
         ) from error
-    if release.commit and commit != release.commit:
+    if commit != (release.commit or commit):
         raise Precondition(
             f"the tag {release.tag} in {checkout} is not SGLang's",
             cause=f"it is {commit}; SGLang's is {release.commit}",
         )
     with _free(target):
-        git.run("worktree", "add", "-q", "--detach", str(target.absolute()), commit)
-        return _commit(Git(target), series)
+        place = str(target.absolute())
+        git.run("worktree", "add", "-q", "--detach", place, commit)
+        try:
+            return _commit(Git(target), series)
+        except BaseException:
+            git.succeeds("worktree", "remove", "--force", place)
+            raise
 
 
 @contextmanager
 def _free(target: Path) -> Iterator[None]:
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise Usage(
-            f"{target} exists and is not empty",
-            next_step="name a folder that does not exist yet",
-        )
+        hint = "name a folder that does not exist yet"
+        raise Usage(f"{target} exists and is not empty", next_step=hint)
     try:
         yield
     except BaseException:
@@ -172,11 +162,10 @@ def _commit(git: Git, series: Series) -> tuple[str, ...]:
         for section in sections:
             if files[section.path] is not None:
                 (tree / section.path).chmod(_PERMISSIONS[section.mode])
-        paths = [section.path for section in sections]
-        git.run("add", "--all", "--force", "--", *paths)
+            git.run("add", "--all", "--force", "--", section.path)
         author = (f"--author={patch.file.author}", f"--date={patch.file.date}")
-        message = patch_files.commit_message(patch.file).encode()
         options = ("-q", "--allow-empty", "--cleanup=verbatim", "-F", "-", *author)
+        message = patch_files.commit_message(patch.file).encode()
         git.run("commit", *options, stdin=message)
     git.run("update-ref", START_REF, "HEAD")
     return tuple(sorted(file_modes(series).keys() - files.keys()))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import click
@@ -14,7 +14,7 @@ from ..findings import Finding
 from ..model import releases, series
 from ..model.releases import Release
 from ..report_findings import print_findings
-from . import collect, lint, pr
+from . import collect, pr
 from .clone import released, write
 from .restack import regenerate
 
@@ -63,45 +63,40 @@ def command(
             "--from needs one RELEASE", next_step="name the release of the work tree"
         )
     chosen = releases.chosen(release)
-    if only_check:
-        found = [finding for one in chosen for finding in _differences(one)]
-        failed = print_findings(form, found, f"{len(chosen)} series")
-        context.exit(Exit.FINDINGS if failed else Exit.OK)
     wanted: dict[Path, bytes | None] = {}
     for one in chosen:
+        loaded = series.load(one)
         if tree:
-            wanted |= _from(one, tree)
+            wanted |= collect.changes(loaded, tree, releases.data_root(), _shared(one))
         elif texts:
-            wanted |= _texts(one, texts)
+            for patch in loaded.patches:
+                path = texts / one.tag / f"{patch.name}.md"
+                wanted[path] = pr.render(patch).encode()
         else:
-            folder = releases.series_dir(one)
-            wanted |= {folder / f"{n}.patch": data for n, data in _anew(one).items()}
+            made = regenerate(loaded, released(one).root, releases.data_root())
+            wanted |= {loaded.folder / f"{name}.patch": made[name] for name in made}
+    if only_check:
+        failed = print_findings(form, [*_stale(wanted)], f"{len(chosen)} series")
+        context.exit(Exit.FINDINGS if failed else Exit.OK)
     lock = " ".join(("dspark-patches lock", *release))
     write(wanted, "paste one as a pull request's text" if texts else f"`{lock}`")
 
 
-def _anew(one: Release) -> dict[str, bytes]:
-    loaded = series.load(one)
-    return regenerate(loaded, released(one).root, releases.data_root())
-
-
-def _differences(one: Release) -> Iterator[Finding]:
-    loaded, written = series.load(one), _anew(one)
-    for patch in loaded.patches:
-        old, new = loaded.path(patch).read_bytes(), written[patch.name]
-        if old != new:
-            what = "git writes the patch otherwise"
-            hint = f"run `dspark-patches export {one.tag}`"
-            line = os.path.commonprefix([old, new]).count(b"\n") + 1
-            yield lint.finding(loaded, patch, what, hint, line=line)
-
-
-def _from(one: Release, tree: Path) -> dict[Path, bytes | None]:
+def _shared(one: Release) -> set[str]:
+    """What other releases add."""
     others = (other for other in releases.with_series() if other != one)
-    shared = {p for other in others for p in series.added_paths(series.scan(other)[0])}
-    return collect.changes(series.load(one), tree, releases.data_root(), shared)
+    return {p for other in others for p in series.added_paths(series.scan(other)[0])}
 
 
-def _texts(one: Release, folder: Path) -> dict[Path, bytes]:
-    patches = series.load(one).patches
-    return {folder / one.tag / f"{p.name}.md": pr.render(p).encode() for p in patches}
+def _stale(wanted: Mapping[Path, bytes]) -> Iterator[Finding]:
+    for path, data in wanted.items():
+        if (old := path.read_bytes()) != data:
+            tag = path.parent.name
+            yield Finding(
+                release=tag,
+                patch=path.stem,
+                file=path.relative_to(releases.data_root()).as_posix(),
+                line=os.path.commonprefix([old, data]).count(b"\n") + 1,
+                what="git writes the patch otherwise",
+                hint=f"run `dspark-patches export {tag}`",
+            )

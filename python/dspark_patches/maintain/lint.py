@@ -51,13 +51,7 @@ _Table = dict[Annotated[str, msgspec.Meta(pattern=f"^{_NUMBER.pattern}$")], Refe
 
 
 def lint(series: Series, patch: Patch, more: Iterable[Wrong] = ()) -> Iterator[Finding]:
-    """What is wrong with a patch's message and with the lines that it adds.
-
-    Args:
-        series: the series.
-        patch: one of its patches.
-        more: what else was found wrong with it.
-    """
+    """What is wrong with a patch's message and with the lines that it adds, and more."""
     for what, hint, marker in (*_wrong(patch), *more):
         yield finding(series, patch, what, hint, line=line_of(patch, marker))
     for number, line in enumerate(patch_files.joined(patch.file).split(b"\n"), 1):

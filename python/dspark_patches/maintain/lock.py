@@ -29,7 +29,7 @@ def command(release: tuple[str, ...]) -> None:
     for one in releases.chosen(release):
         loaded, tree = series.load(one), released(one)
         carried = lock.carried_blobs(loaded, tree.root)
-        known = derive.features(texts, tree.root)
+        known = derive.answers(texts, tree.root)
         built = lock.build(one, loaded, tree.sha256, carried, known)
         written[lock.path_of(one)] = lock.render(built)
     write(written, "`dspark-patches check`")

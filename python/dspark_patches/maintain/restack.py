@@ -7,7 +7,7 @@ clone; an edit of a file that no wheel carries stays as it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -31,11 +31,13 @@ class States(Merging):
     Args:
         series: the series.
         root: the released tree; it holds ``python/sglang``.
-        known: by blob id, what a patch may have been written for as well as for the
-            state that the one before it leaves; the patch is merged.
+        known: by blob id, what a patch may have been written for in place of the
+            state that the one before it leaves; the patch is merged into that.
 
     Attributes:
+        paths: the files whose states are known.
         outside: the edited files that the tree lacks, as wheels do.
+        modes: git's mode of each file.
 
     Raises:
         Conflict: a patch was not written for the file that is there.
@@ -45,39 +47,73 @@ class States(Merging):
         self, series: Series, root: Path, known: Mapping[str, bytes] | None = None
     ) -> None:
         super().__init__()
-        self.series, self.root = series, root
+        self.series, self.root, self.modes = series, root, file_modes(series)
         self.outside: set[str] = set()
+        self._known = known or {}
         self._made: dict[str, dict[int, Content]] = {}
         for patch in series.patches:
             for section in patch.file.sections:
-                self._take(patch, section, known or {})
+                self._take(patch, section)
+        self.paths = set(self._made)
 
-    @property
-    def paths(self) -> set[str]:
-        """The files whose states are known."""
-        return set(self._made)
-
-    def at(self, path: str, number: int) -> Content:
+    def own(self, path: str, number: int) -> Content:
         """A file after all patches up to a number; None for no file."""
         made = [c for n, c in self._made.get(path, {}).items() if n <= number]
         return made[-1] if made else content(self.root / path)
 
+    def at(self, path: str, number: int) -> Content:
+        """The same, as a series made anew shall leave the file."""
+        return self.own(path, number)
+
     def known(self) -> dict[str, bytes]:
         """Every content that a touched file has at some time, by blob id."""
-        found = (
-            state
-            for path, made in self._made.items()
-            for state in (content(self.root / path), *made.values())
-        )
-        return {blob_id(state): state for state in found if state is not None}
+        states = [content(self.root / path) for path in self._made]
+        states += [state for made in self._made.values() for state in made.values()]
+        return {blob_id(state): state for state in states if state is not None}
 
-    def _take(self, patch: Patch, section: Section, known: Mapping[str, bytes]) -> None:
+    def restack(self, series: Series, clone: Path) -> Series:
+        """A series whose patches lead from state to state, and add what the clone has.
+
+        Of the sections of ``series`` only those of files without states count.
+
+        Raises:
+            Malformed: a source cannot be in a patch.
+            Precondition: an added file has no source in the clone.
+        """
+        fresh = added.single_additions(series)
+        texts = added.read(clone)
+        texts = added.of_release(texts, series, derive.answers(texts, self.root))
+        placed = added.placed(series, texts)
+        edited = self.paths - fresh
+        last, patches = 0, []
+        for patch in series.patches:
+            before, after = (
+                {path: self.at(path, number) for path in edited}
+                for number in (last, patch.number)
+            )
+            own = patch.file.sections
+            sections = [s for s in own if s.path not in edited | fresh]
+            sections += difference(before, after, self.modes)
+            for path in placed[patch.name]:
+                if path not in texts:
+                    name = f"{series.release}/{patch.name}.patch"
+                    hint = f"restore {path}, or take it out of the patch"
+                    what = f"{name} adds {path}, which the clone does not have"
+                    raise Precondition(what, next_step=hint)
+                mode = self.modes.get(path, "100644")
+                sections.append(diff.render_add(path, texts[path], mode))
+            made = with_sections(patch.file, sections)
+            patches.append(msgspec.structs.replace(patch, file=made))
+            last = patch.number
+        return msgspec.structs.replace(series, patches=tuple(patches))
+
+    def _take(self, patch: Patch, section: Section) -> None:
         path, number = section.path, patch.number
-        now = self.at(path, number)
-        base = now if section.old == blob(now) else known.get(section.old, now)
+        now = self.own(path, number)
         if now is None and section.old != ZEROS and not in_wheels(path):
             self.outside.add(path)
             return
+        base = now if section.old == blob(now) else self._known.get(section.old, now)
         try:
             states = base, now, forward(base, section)
         except Conflict as failure:
@@ -89,16 +125,8 @@ class States(Merging):
         self._made.setdefault(path, {})[number] = self.three(states, patch.name, path)
 
 
-def regenerate(series: Series, root: Path, sources: Path) -> dict[str, bytes]:
-    """Every patch of a series as git writes it now.
-
-    Args:
-        series: the series.
-        root: the released tree; it holds ``python/sglang``.
-        sources: the clone, with the files that the series adds.
-
-    Returns:
-        Each patch's bytes by its file stem, in order.
+def regenerate(series: Series, root: Path, clone: Path) -> dict[str, bytes]:
+    """Every patch of a series as git writes it now, by its file stem, in order.
 
     Raises:
         Conflict: an edit was not written for the released file.
@@ -106,76 +134,28 @@ def regenerate(series: Series, root: Path, sources: Path) -> dict[str, bytes]:
         Precondition: an added file has no source in the clone.
     """
     chain(series)
-    states = States(series, root)
-    modes = file_modes(series)
-    made = restack(series, states.at, states.paths, modes, root, sources)
-    return {patch.name: patch_files.joined(patch.file) for patch in made.patches}
+    return written(States(series, root).restack(series, clone))
 
 
-def restack(
-    series: Series,
-    at: Callable[[str, int], Content],
-    paths: Iterable[str],
-    modes: Mapping[str, str],
-    root: Path,
-    sources: Path,
-) -> Series:
-    """A series whose patches lead from state to state, and add what the clone has.
-
-    Args:
-        series: the series; of its sections only those of other files count.
-        at: a file after all patches up to a number.
-        paths: the files that have states.
-        modes: git's mode of each file; of a new one, that of most files.
-        root: the released tree.
-        sources: the clone.
+def written(series: Series) -> dict[str, bytes]:
+    """Every patch's bytes by its file stem, in order.
 
     Raises:
-        Malformed: a source cannot be in a patch, or nothing is left of one.
-        Precondition: an added file has no source in the clone.
+        Malformed: a patch is not canonical, or nothing is left of it.
     """
-    fresh = added.single_additions(series)
-    texts = added.read(sources)
-    texts = added.of_release(texts, series, derive.features(texts, root))
-    placed = added.placed(series, texts)
-    edited = set(paths) - fresh
-    last, patches = 0, []
-    for patch in series.patches:
-        name = f"{series.release}/{patch.name}.patch"
-        before, after = (
-            {path: at(path, n) for path in edited} for n in (last, patch.number)
-        )
-        own = patch.file.sections
-        sections = [s for s in own if s.path not in edited and s.path not in fresh]
-        sections += difference(before, after, modes)
-        for path in placed[patch.name]:
-            if path not in texts:
-                raise Precondition(
-                    f"{name} adds {path}, which the clone does not have",
-                    next_step=f"restore {path}, or take it out of the patch",
-                )
-            mode = modes.get(path, "100644")
-            sections.append(diff.render_add(path, texts[path], mode))
-        made = msgspec.structs.replace(patch.file, sections=ordered(sections))
-        patch_files.parse(patch_files.joined(made), name)
-        patches.append(msgspec.structs.replace(patch, file=made))
-        last = patch.number
-    return msgspec.structs.replace(series, patches=tuple(patches))
+    found = {patch.name: patch_files.joined(patch.file) for patch in series.patches}
+    for name, data in found.items():
+        patch_files.parse(data, f"{series.release}/{name}.patch")
+    return found
 
 
 def from_message(
     message: str, date: str, sections: Iterable[Section], name: str
 ) -> PatchFile:
-    """The patch of a commit.
-
-    Args:
-        message: what the commit says, trailers and all.
-        date: its author's date.
-        sections: its diff.
-        name: what to call it, for errors.
+    """The patch of a commit that says ``message``, trailers and all.
 
     Raises:
-        Malformed: it is no canonical patch.
+        Malformed: it is no canonical patch; ``name`` tells which.
     """
     made = PatchFile(
         subject=subject_of(message),
@@ -183,9 +163,9 @@ def from_message(
         author=patch_files.AUTHOR,
         body=message.strip("\n").partition("\n\n")[2],
         trailers=(),
-        sections=ordered(sections),
+        sections=(),
     )
-    return patch_files.parse(patch_files.joined(made), name)
+    return patch_files.parse(patch_files.joined(with_sections(made, sections)), name)
 
 
 def subject_of(message: str) -> str:
@@ -193,14 +173,15 @@ def subject_of(message: str) -> str:
     return message.strip("\n").partition("\n\n")[0].replace("\n", " ")
 
 
+def with_sections(file: PatchFile, sections: Iterable[Section]) -> PatchFile:
+    """A patch with other sections, in git's order of paths."""
+    made = tuple(sorted(sections, key=lambda section: section.path))
+    return msgspec.structs.replace(file, sections=made)
+
+
 def file_modes(series: Series) -> dict[str, str]:
     """Git's mode of each file that the series touches, by path."""
     return {s.path: s.mode for p in series.patches for s in p.file.sections}
-
-
-def ordered(sections: Iterable[Section]) -> tuple[Section, ...]:
-    """Sections in git's order of paths."""
-    return tuple(sorted(sections, key=lambda section: section.path))
 
 
 def blob(state: Content) -> str:
