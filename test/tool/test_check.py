@@ -26,6 +26,7 @@ from sound import (
     TEST_SOURCE,
     Sound,
     with_fix,
+    with_source,
 )
 
 from dspark_patches import cli
@@ -152,15 +153,7 @@ def test_a_kit_is_compared_with_what_is_derived(clone: Sound) -> None:
     kit = b"Shared = (1 if HAS_TREE else 2)\n"
     share(clone, kit, '"HAS_TREE" = true\n')
     assert clone.said() == [f"{FIRST}:11: {KIT} is not what the clone has"]
-    clone.write(
-        make_patch_file(
-            diff.render_add(KIT, b"Shared = 1\n"),
-            diff.render_add(TEST, TEST_SOURCE),
-            trailers=clone.first.trailers,
-        ),
-        clone.fix,
-    )
-    clone.lock()
+    with_source(b"Shared = 1\n", KIT)(clone)
     share(clone, kit, '"HAS_TREE" = true\n')
     assert clone.check() == ()
 
@@ -180,15 +173,7 @@ def test_a_question_without_an_answer_is_found(clone: Sound) -> None:
 
 def test_a_name_of_the_kit_that_no_release_uses_is_found(clone: Sound) -> None:
     kit = b"Shared = (1 if HAS_TREE else 2)\n\n\ndef unused():\n    return 1\n"
-    clone.write(
-        make_patch_file(
-            diff.render_add(KIT, b"Shared = 1\n"),
-            diff.render_add(TEST, TEST_SOURCE),
-            trailers=clone.first.trailers,
-        ),
-        clone.fix,
-    )
-    clone.lock()
+    with_source(b"Shared = 1\n", KIT)(clone)
     share(clone, kit, '"HAS_TREE" = true\n')
     assert clone.said() == [f"{KIT}:4: no release uses unused"]
 

@@ -86,10 +86,6 @@ def _patches(series: Series, git: Git, until: str) -> dict[str, PatchFile]:
     # What the release lacks is not in the commits either.
     edited = [path for path, link in chain(series).items() if link.old != ZEROS]
     outside = {path for path in edited if _file(git, RELEASE_REF, path) is None}
-    kept = {
-        patch.file.subject: [s for s in patch.file.sections if s.path in outside]
-        for patch in series.patches
-    }
     known = {patch.file.subject: patch for patch in series.patches}
     options = ("-z", "--reverse", "--no-show-signature", "--format=%H%n%aD%n%B")
     listed = git.text("log", *options, f"{RELEASE_REF}..{until}")
@@ -112,14 +108,17 @@ def _patches(series: Series, git: Git, until: str) -> dict[str, PatchFile]:
             # A number says what a patch is about, on every release; there are gaps.
             number = max(number + 1, patch.number if patch else 0)
             made = diff.parse(shop.compare(f"{id}^", id), name)
-            sections = (*made, *kept.pop(subject, ()))
+            own = patch.file.sections if patch else ()
+            sections = (*made, *(s for s in own if s.path in outside))
             found[f"{number:04}-{stem}"] = from_message(message, date, sections, name)
-    for subject, sections in kept.items():
-        for section in sections:
+    for patch in series.patches:
+        lost = [f"controls/{control.name}.diff" for control in patch.controls]
+        lost += [s.path for s in patch.file.sections if s.path in outside]
+        if lost and patch.file.subject not in subjects:
             raise Precondition(
-                f"no commit is called {subject!r} any more",
-                cause=f"the patch edits {section.path}, which is not in this work tree",
-                next_step="keep its subject, or work with `edit --checkout`",
+                f"no commit is called {patch.file.subject!r} any more",
+                cause=f"{lost[0]} belongs to it, and is not in this work tree",
+                next_step="keep its subject, or take that out of the clone first",
             )
     return found
 
@@ -130,19 +129,13 @@ def _series_files(
     """The series' folder: patches under their names, controls under their numbers."""
     files: dict[Path, bytes | None] = {series.path(p): None for p in series.patches}
     numbers = {value.subject: name[:4] for name, value in made.items()}
-    controls = [(p.file.subject, c.name) for p in series.patches for c in p.controls]
-    moved = {}
-    for subject, name in controls:
-        if subject not in numbers:
-            raise Precondition(
-                f"{name}.diff proves {subject!r}, and no commit is called so any more",
-                next_step="keep the subject, or remove the control",
-            )
-        path = series.folder / "controls" / f"{name}.diff"
-        files[path] = None
-        moved[path.with_name(numbers[subject] + path.name[4:])] = path.read_bytes()
-    for name, value in made.items():
-        moved[series.folder / f"{name}.patch"] = patch_files.joined(value)
+    moved = {series.folder / f"{n}.patch": patch_files.joined(made[n]) for n in made}
+    for patch in series.patches:
+        for control in patch.controls:
+            path = series.folder / "controls" / f"{control.name}.diff"
+            files[path] = None
+            name = numbers[patch.file.subject] + path.name[4:]
+            moved[path.with_name(name)] = path.read_bytes()
     return files | moved
 
 
