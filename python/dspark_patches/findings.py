@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from .lines import Malformed
+from .errors import Malformed
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,9 +13,8 @@ from collections.abc import Iterable
 import msgspec
 
 from ..errors import Conflict
-from ..model.diff import ZEROS, Section, blob_id, hunks
+from ..model.diff import ZEROS, Section, blob_id, forward, hunks
 from ..model.patch_file import PatchFile
-from ..model.patching import forward
 from ..model.series import Control, Patch, Series, in_wheels
 from ..model.states import Content, Files, Find
 from ..port.merging import Clash, Merging

@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from ..errors import Failure, Usage
+from ..errors import Failure, Malformed, Usage
+from ..files import read
 from ..findings import Finding, of_failure
-from ..lines import Malformed, read
 from ..model import lock
 from ..model import series as all_series
 from ..model.diff import ZEROS

@@ -8,6 +8,8 @@ from typing import Literal
 import msgspec
 
 from ..errors import Precondition
+from ..model.series import Patch
+from .runner_child import selects
 
 _OUTPUT_KEPT = 20_000
 
@@ -16,10 +18,8 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     """One exception, or one way in which a test could not end.
 
     Attributes:
-        type: the exception's class name.
-        message: what it says, after the subtest that it arose in, if any.
-        releases: the names of that class and all its releases; empty when there was
-            no exception, as after a crash.
+        bases: the names of the exception's class and its bases; empty when there
+            was no exception, as after a crash.
         frame: the innermost frame's file, relative to the tree; empty outside.
         fixture: ``setUpClass`` and the like, ``collection``, or ``process``;
             empty when the test itself raised.
@@ -93,6 +93,11 @@ class _Start(_Told, tag="start"):
     at: int = 0
 
 
+def names(patch: Patch, test: str) -> bool:
+    """Whether a patch names the test with this id."""
+    return any(selects(selector, test) for selector in patch.tests)
+
+
 _LINE = msgspec.json.Decoder(Outcome | _Elsewhere | _Plan | _Start)
 
 
@@ -129,17 +134,14 @@ def read(
             pending.pop(line.id, None)
             if running and running.id == line.id:
                 running = None
-            found[line.id] = _joined(found.get(line.id), line)
+            # A fixture's fault comes apart from the test's own outcome.
+            before = found.setdefault(line.id, line)
+            if before is not line:
+                faults = before.faults + line.faults
+                found[line.id] = msgspec.structs.replace(before, faults=faults)
     for name in pending:
         found[name] = _unreported(name, running, output, ending)
     return tuple(found.values())
-
-
-def _joined(before: Outcome | None, more: Outcome) -> Outcome:
-    """A fixture's fault comes apart from the test's own outcome."""
-    if before is None:
-        return more
-    return msgspec.structs.replace(before, faults=before.faults + more.faults)
 
 
 def _unreported(

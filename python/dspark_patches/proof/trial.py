@@ -17,20 +17,13 @@ from ..errors import Precondition
 from ..installs.locate import Target
 from ..installs.status import View
 from ..model import releases, series
-from ..model.series import Series
 from ..trees import make
 from . import runner
-from .outcomes import Outcome
-from .runner_child import selects
+from .outcomes import names
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True):
-    """What one test said.
-
-    Attributes:
-        patch: the patch that names the test; empty when none does.
-        status: ``failed`` is the test's own assertion; ``error`` anything else.
-    """
+    """What one test said; ``patch`` names it, and is empty when none does."""
 
     test: str
     patch: str
@@ -62,14 +55,10 @@ def trial(
     timeout: float = runner.TIMEOUT,
     notify: Callable[[str], None] = lambda message: None,
 ) -> Trial:
-    """Run the regression tests of a release's series on a target.
+    """Run the regression tests of a release's series on a target, which is only read.
 
-    Args:
-        target: the target; it is only read.
-        named: the release whose tests to run; found out unless told, and on a
-            tree that is no known release, those of the nearest.
-        timeout: seconds for all of them.
-        notify: told before something slow begins.
+    They are those of the release ``named``, or of the target's own, or of the nearest;
+    all of them may take ``timeout`` seconds.
 
     Raises:
         Usage: there is no such release, or it has no series.
@@ -84,6 +73,7 @@ def trial(
             next_step="name the release whose tests to run with --release",
         )
     loaded = series.load(releases.find(release))
+    patches = loaded.patches
     python = target.python or sys.executable
     files = make.tests(loaded)
     chosen = sorted(path for path in files if path.startswith("test/"))
@@ -92,21 +82,19 @@ def trial(
         make.build(Path(scratch), target.package, files)
         notify(f"running {len(chosen)} test files with {python}")
         outcomes = runner.run(Path(scratch), chosen, python=python, timeout=timeout)
-    held = tuple(_held(loaded, outcome) for outcome in outcomes)
-    where, how = str(target.root), identity.how
-    return Trial(target=where, release=release, how=how, python=python, tests=held)
-
-
-def _held(loaded: Series, outcome: Outcome) -> Held:
-    names = (
-        patch.name
-        for patch in loaded.patches
-        if any(selects(selector, outcome.id) for selector in patch.tests)
-    )
-    return Held(
-        test=outcome.id,
-        patch=next(names, ""),
-        status=outcome.status,
-        reason=str(outcome),
-        detail=outcome.detail if outcome.faults else "",
+    return Trial(
+        target=str(target.root),
+        release=release,
+        how=identity.how,
+        python=python,
+        tests=tuple(
+            Held(
+                test=outcome.id,
+                patch=next((p.name for p in patches if names(p, outcome.id)), ""),
+                status=outcome.status,
+                reason=str(outcome),
+                detail=outcome.detail if outcome.faults else "",
+            )
+            for outcome in outcomes
+        ),
     )

@@ -6,13 +6,14 @@ makes of a series; :mod:`dspark_patches.proof.judgement` judges.
 
 from __future__ import annotations
 
+import re
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
-from pathlib import Path, PurePosixPath
-from queue import Empty, SimpleQueue
-from threading import Thread
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from queue import SimpleQueue
 
 import msgspec
 
@@ -23,12 +24,12 @@ from ..model.releases import Release
 from ..model.series import Series
 from ..trees import make as trees
 from ..trees.make import PATCHED, PRISTINE
-from . import judgement as proof
 from . import runner
-from .judgement import PatchProof, Run
+from .judgement import PatchProof, Run, judge
 from .runner import Server
 
 _PATIENCE = 0.5
+_TEST_FILE = re.compile(r"test/(?:.*/)?test_[^/]*\.py")
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,13 +88,7 @@ def verify(
     observer: Observer,
     load: Callable[[Release], Series] = series.load,
 ) -> Report:
-    """Verify the series of these releases.
-
-    Args:
-        releases: the releases.
-        options: how to run.
-        observer: told what happens.
-        load: reads a release's series; may add tests to its patches.
+    """Verify the series of these releases; ``load`` may add tests to its patches.
 
     Raises:
         Usage: a release has no series.
@@ -106,19 +101,18 @@ def verify(
         release.tag: plan(loaded[release.tag], trees.released(release, observer.note))
         for release in releases
     }
-    observer.planned(sum(map(len, plans.values())))
+    everything = [each for planned in plans.values() for each in planned]
+    observer.planned(len(everything))
     runs: dict[str, dict[str, Run]] = {tag: {} for tag in plans}
     judged = {}
-    everything = [each for planned in plans.values() for each in planned]
     with closing(_run_all(everything, options)) as finished:
         for run in finished:
             observer.ran(run)
-            runs[run.release][run.tree] = run
-            if len(runs[run.release]) == len(plans[run.release]):
-                judged[run.release] = proof.judge(
-                    loaded[run.release], runs[run.release]
-                )
-                observer.judged(*judged[run.release])
+            tag, own = run.release, runs[run.release]
+            own[run.tree] = run
+            if len(own) == len(plans[tag]):
+                judged[tag] = judge(loaded[tag], own)
+                observer.judged(*judged[tag])
     results = tuple(proof for tag in plans for proof in judged[tag][0])
     findings = tuple(finding for tag in plans for finding in judged[tag][1])
     return Report(ok=not findings, results=results, findings=findings)
@@ -127,7 +121,7 @@ def verify(
 def plan(loaded: Series, released: trees.Released) -> tuple[Plan, ...]:
     """The trees that prove a series, the longest first."""
     named = tuple(test for patch in loaded.patches for test in patch.tests)
-    files = tuple(sorted(filter(_is_test_file, trees.tests(loaded))))
+    files = tuple(sorted(filter(_TEST_FILE.fullmatch, trees.tests(loaded))))
     selectors = {PATCHED: files + named, PRISTINE: named}
     for patch in loaded.patches:
         selectors |= {trees.tree_of(c): patch.tests for c in patch.controls}
@@ -143,70 +137,33 @@ def plan(loaded: Series, released: trees.Released) -> tuple[Plan, ...]:
     )
 
 
-def _is_test_file(path: str) -> bool:
-    return path.startswith("test/") and PurePosixPath(path).match("test_*.py")
-
-
 def _run_all(plans: Sequence[Plan], options: Options) -> Iterator[Run]:
     """Run the plans, a few at a time; the first failure calls off the rest."""
-    todo: SimpleQueue[Plan] = SimpleQueue()
-    done: SimpleQueue[Run | BaseException] = SimpleQueue()
-    for each in plans:
-        todo.put(each)
-    threads: list[Thread] = []
+    servers: SimpleQueue[Server] = SimpleQueue()
     with ExitStack() as stack:
-        # In the end: take what waits, end the servers, await the threads.
-        stack.callback(_await, threads)
+        # In the end: drop what waits, end the servers, await the threads.
+        pool = stack.enter_context(ThreadPoolExecutor(options.jobs))
         for _ in range(min(options.jobs, len(plans))):
-            server = stack.enter_context(Server(preload=runner.PRELOAD))
-            work = (todo, done, options, server)
-            threads.append(Thread(target=_work, args=work))
-        stack.callback(_drain, todo)
-        for thread in threads:
-            thread.start()
-        for _ in plans:
-            yield _next(done)
+            servers.put(stack.enter_context(Server(preload=runner.PRELOAD)))
+        stack.callback(pool.shutdown, wait=False, cancel_futures=True)
+        waiting = {pool.submit(_run, each, options, servers) for each in plans}
+        while waiting:
+            # A signal that another thread received wakes nobody who waits without end.
+            done, waiting = wait(waiting, _PATIENCE, FIRST_COMPLETED)
+            yield from (each.result() for each in done)
 
 
-def _work(todo: SimpleQueue, done: SimpleQueue, options: Options, server: Server):
-    with suppress(Empty):
-        while True:
-            plan = todo.get_nowait()
-            try:
-                done.put(_run(plan, options, server))
-            except BaseException as error:
-                done.put(error)
-
-
-def _next(done: SimpleQueue[Run | BaseException]) -> Run:
-    while True:
-        # A signal that another thread received wakes nobody who waits without end.
-        with suppress(Empty):
-            found = done.get(timeout=_PATIENCE)
-            if isinstance(found, BaseException):
-                raise found
-            return found
-
-
-def _drain(todo: SimpleQueue[Plan]) -> None:
-    with suppress(Empty):
-        while True:
-            todo.get_nowait()
-
-
-def _await(threads: Sequence[Thread]) -> None:
-    for thread in threads:
-        if thread.is_alive():
-            thread.join()
-
-
-def _run(plan: Plan, options: Options, server: Server) -> Run:
+def _run(plan: Plan, options: Options, servers: SimpleQueue[Server]) -> Run:
     started = time.monotonic()
     with _folder(plan, options.keep) as root:
         trees.build(root, plan.package, plan.files)
-        outcomes = runner.run(
-            root, plan.selectors, timeout=options.timeout, server=server
-        )
+        server = servers.get()
+        try:
+            outcomes = runner.run(
+                root, plan.selectors, timeout=options.timeout, server=server
+            )
+        finally:
+            servers.put(server)
     return Run(
         release=plan.release,
         tree=plan.tree,

@@ -12,13 +12,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from ..errors import Conflict
 from ..git import Git
 from ..model import diff
 from ..model import patch_file as patch_files
-from ..model.diff import Section
+from ..model.diff import Section, forward
 from ..model.patch_file import PatchFile
-from ..model.patching import forward
 
 # Without a diffstat git writes no "---" line: a blank line ends the message.
 FORMAT_PATCH = (
@@ -105,10 +103,6 @@ class Workshop:
     def apply(self, sections: Iterable[Section], source: str) -> None:
         """Apply a diff to the index, exactly where it was written for.
 
-        Args:
-            sections: the diff.
-            source: the patch that it comes from, for errors.
-
         Raises:
             Conflict: a file is not the one that the diff was written for.
         """
@@ -117,13 +111,8 @@ class Workshop:
         for section in sections:
             blob = blobs.get(section.path)
             content = self._git.run("cat-file", "blob", blob) if blob else None
-            try:
-                self.put(section.path, section.mode, forward(content, section))
-            except Conflict as failure:
-                raise Conflict(
-                    f"{source} does not fit {section.path}",
-                    cause=f"{failure.message}: {failure.cause}",
-                ) from failure
+            after = forward(content, section, source)
+            self.put(section.path, section.mode, after)
 
     def commit(self, parent: str, patch_file: PatchFile) -> str:
         """A commit of the index that says what ``patch`` says."""
