@@ -296,7 +296,7 @@ def write(clone: Clone) -> None:
 
 def contents(clone: Clone) -> list[dict[str, bytes]]:
     return [
-        {s.path: diff.added_content(s) for s in p.file.sections if s.kind == "add"}
+        {s.path: diff.forward(None, s) for s in p.file.sections if s.kind == "add"}
         for p in clone.series.patches
     ]
 

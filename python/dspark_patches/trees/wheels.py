@@ -34,9 +34,9 @@ PACKAGE = "sglang"
 # The largest wheel so far unpacks to 123 MB.
 MAX_BYTES = 1 << 30
 
-# Compiled extensions fit one Python and one machine, and no module that the
+# Folders come with their files. Compiled extensions fit one Python and one machine, and no module that the
 # regression tests import needs them; they would be half of the cache.
-_LEFT_OUT = ".so"
+_LEFT_OUT = (".so", "/")
 
 _PREFIX = 16
 _ABANDONED_AFTER = 24 * 3600
@@ -74,11 +74,9 @@ def obtain(
 ) -> Released:
     """The released tree, from the cache or, once, from its wheel.
 
-    Args:
-        release: the release.
-        sha256: the wheel's hash as locked; empty while the release has no lock,
-            when the wheel is downloaded to learn it.
-        notify: told before something slow begins.
+    ``sha256`` is the wheel's hash as locked; while the release has no lock it is
+    empty, and the wheel is downloaded to learn it. ``notify`` is told before
+    something slow begins.
 
     Raises:
         Precondition: the wheel cannot be had, is not the one locked, or does
@@ -94,11 +92,24 @@ def obtain(
         with tempfile.TemporaryDirectory(prefix=".tmp-", dir=folder) as scratch:
             notify(f"{release.tag}: downloading {release.wheel}")
             wheel = _download(release, Path(scratch))
-            found = _checked_hash(wheel, sha256)
+            found = hashlib.sha256(wheel.read_bytes()).hexdigest()
+            if sha256 not in ("", found):
+                raise Precondition(
+                    f"{wheel.name} is not the wheel that is locked",
+                    cause=f"expected sha256 {sha256}, got {found}",
+                    next_step="run again; if it stays so, the download was tampered with",
+                )
             notify(f"{release.tag}: unpacking")
             tree = Path(scratch, "tree")
             unpack(wheel, tree / "python")
-            return Released(_moved(tree, folder / found[:_PREFIX]), found)
+            # Another process may be first; its tree comes from the same bytes.
+            root = folder / found[:_PREFIX]
+            try:
+                tree.rename(root)
+            except OSError:
+                if not root.is_dir():
+                    raise
+            return Released(root, found)
     except OSError as error:
         full = is_disk_full(error)
         raise Precondition(
@@ -135,7 +146,12 @@ def unpack(wheel: Path, to: Path) -> None:
     """
     try:
         with zipfile.ZipFile(wheel) as archive:
-            entries = [entry for entry in archive.infolist() if _wanted(entry)]
+            entries = [
+                entry
+                for entry in archive.infolist()
+                if entry.filename.startswith(f"{PACKAGE}/")
+                and not entry.filename.endswith(_LEFT_OUT)
+            ]
             if sum(entry.file_size for entry in entries) > MAX_BYTES:
                 raise BadInput(f"{wheel.name} unpacks to over {MAX_BYTES} bytes")
             archive.extractall(to, entries)
@@ -159,31 +175,17 @@ def download_arguments(release: Release) -> list[str]:
         name, version, _, tags = parse_wheel_filename(release.wheel)
     except InvalidWheelFilename as error:
         raise BadInput(f"releases.toml: {release.tag}: {error}") from error
-    tag = sorted(tags, key=str)[0]
-    implementation, python = tag.interpreter[:2], tag.interpreter[2:]
+    tag = min(tags, key=str)
+    python = ".".join(filter(None, (tag.interpreter[2:3], tag.interpreter[3:])))
     return [
-        "download",
-        "--no-deps",
-        "--only-binary=:all:",
+        *("download", "--no-deps", "--only-binary=:all:", "--quiet", "--no-input"),
         "--disable-pip-version-check",
-        "--no-input",
-        "--quiet",
-        f"--python-version={'.'.join(filter(None, [python[:1], python[1:]]))}",
-        f"--implementation={implementation}",
+        f"--python-version={python}",
+        f"--implementation={tag.interpreter[:2]}",
         f"--abi={tag.abi}",
         f"--platform={tag.platform}",
         f"{name}=={version}",
     ]
-
-
-def _moved(tree: Path, root: Path) -> Path:
-    try:
-        tree.rename(root)
-    except OSError as error:
-        # Another process was first; its tree came from the same bytes.
-        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-            raise
-    return root
 
 
 def _download(release: Release, to: Path) -> Path:
@@ -209,25 +211,8 @@ def _download(release: Release, to: Path) -> Path:
     )
 
 
-def _checked_hash(wheel: Path, expected: str) -> str:
-    found = hashlib.sha256(wheel.read_bytes()).hexdigest()
-    if expected not in ("", found):
-        raise Precondition(
-            f"{wheel.name} is not the wheel that is locked",
-            cause=f"expected sha256 {expected}, got {found}",
-            next_step="run again; if it stays so, the download was tampered with",
-        )
-    return found
-
-
 def _drop_abandoned(folder: Path) -> None:
     """Remove what a killed process left; a running one is younger than this."""
     for scratch in folder.glob(".tmp-*"):
         if time.time() - scratch.stat().st_mtime > _ABANDONED_AFTER:
             shutil.rmtree(scratch, ignore_errors=True)
-
-
-def _wanted(entry: zipfile.ZipInfo) -> bool:
-    name = entry.filename
-    inside = name.startswith(f"{PACKAGE}/") and not entry.is_dir()
-    return inside and not name.endswith(_LEFT_OUT)
