@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
 from rich.console import Console
 
+from .findings import Finding
+
 FORMATS = ("text", "json", "github")
 
 _WIDTH_OF_A_FILE = 120
+_DETAIL_LINES = 60
+_STYLES = {"error": "red", "warning": "yellow"}
 
 
 class _Console(Console):
@@ -69,6 +73,37 @@ def failure(form: str, message: str, cause: str, next_step: str) -> None:
         if text:
             shown = text.replace("\n", "\n" + " " * (len(label) + 4))
             line(f"  {label}: {shown}", stderr=True)
+
+
+def print_findings(form: str, found: Sequence[Finding], of_what: str) -> bool:
+    """Print the findings in ``of_what`` and say whether any is an error."""
+    errors = sum(one.level == "error" for one in found)
+    if form == "json":
+        json({"ok": not errors, "findings": found})
+        return bool(errors)
+    for one in found:
+        print_finding(form, one)
+    told = f"{errors} errors, {len(found) - errors} warnings in {of_what}"
+    line(f"findings: {told}" if found else f"ok: {of_what}")
+    return bool(errors)
+
+
+def print_finding(form: str, one: Finding) -> None:
+    """Print one finding, as text or as an annotation."""
+    if form == "github":
+        title = " ".join(filter(None, ["dspark-patches", one.release, one.patch]))
+        message = "\n".join(filter(None, [one.what, one.hint, one.detail]))
+        place = {"file": one.file, "line": str(one.line or 1)}
+        annotation(one.level, message, title=title, **place)
+        return
+    place = f"{one.file}:{one.line}" if one.line else one.file
+    line(f"{place}: {one.level}: {one.what}", style=_STYLES[one.level])
+    line(f"  next: {one.hint}")
+    lines = one.detail.splitlines()
+    if (skipped := len(lines) - _DETAIL_LINES) > 0:
+        lines[:skipped] = [f"({skipped} lines before these)"]
+    for text in lines:
+        line(f"    {text}")
 
 
 def counts(statuses: Iterable[str]) -> str:

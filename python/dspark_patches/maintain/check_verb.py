@@ -7,7 +7,7 @@ import click
 from .. import options
 from ..errors import Exit
 from ..model import releases
-from ..report_findings import print_findings
+from ..report import print_findings
 from . import check as job
 
 

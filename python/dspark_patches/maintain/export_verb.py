@@ -12,8 +12,7 @@ from ..files import replace_all
 from ..findings import Finding
 from ..model import releases, series
 from ..model.releases import Release
-from ..report import FORMATS
-from ..report_findings import print_findings
+from ..report import FORMATS, print_findings
 from ..trees import make
 from ..trees.wheels import Released
 from . import collect, derive, export, lint, pr

@@ -8,8 +8,7 @@ from .. import options
 from ..errors import Exit
 from ..files import replace_all
 from ..model import releases
-from ..report import line
-from ..report_findings import print_findings
+from ..report import line, print_findings
 from . import readme as job
 
 

@@ -66,6 +66,9 @@ class PatchProof(msgspec.Struct, frozen=True, kw_only=True):
     left_out: tuple[str, ...]
 
 
+Judgement = tuple[tuple[PatchProof, ...], tuple[Finding, ...]]
+
+
 def right_reason(outcome: Outcome) -> bool:
     """Whether a test failed because of the code that was released.
 
@@ -83,9 +86,7 @@ def right_reason(outcome: Outcome) -> bool:
     return bool(outcome.faults) and all(map(right, outcome.faults))
 
 
-def judge(
-    loaded: Series, runs: Mapping[str, Run]
-) -> tuple[tuple[PatchProof, ...], tuple[Finding, ...]]:
+def judge(loaded: Series, runs: Mapping[str, Run]) -> Judgement:
     """Judge a series by the runs of its trees, given by tree name."""
     proofs, findings = [], []
     added, patched = added_paths(loaded), runs[PATCHED]

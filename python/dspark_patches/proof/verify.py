@@ -17,6 +17,7 @@ from queue import SimpleQueue
 
 import msgspec
 
+from .. import report
 from ..errors import Precondition
 from ..findings import Finding
 from ..model import series
@@ -25,7 +26,7 @@ from ..model.series import Series
 from ..trees import make as trees
 from ..trees.make import PATCHED, PRISTINE
 from . import runner
-from .judgement import PatchProof, Run, judge
+from .judgement import Judgement, PatchProof, Run, judge
 from .runner import Server
 
 _PATIENCE = 0.5
@@ -33,35 +34,11 @@ _TEST_FILE = re.compile(r"test/(?:.*/)?test_[^/]*\.py")
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """How to run.
-
-    Attributes:
-        jobs: how many trees to test at once.
-        timeout: seconds for the tests of one tree.
-        keep: a folder to keep the trees in; None drops them.
-    """
+    """How many trees to test at once, for how long each, and where to keep them."""
 
     jobs: int = 2
     timeout: float = runner.TIMEOUT
     keep: Path | None = None
-
-
-class Observer:
-    """Told what happens, as it happens, from one thread; cares for nothing."""
-
-    def note(self, message: str) -> None:
-        """Something slow begins."""
-
-    def planned(self, count: int) -> None:
-        """So many trees will be tested."""
-
-    def ran(self, run: Run) -> None:
-        """A tree was tested."""
-
-    def judged(
-        self, proofs: tuple[PatchProof, ...], findings: tuple[Finding, ...]
-    ) -> None:
-        """A release is done."""
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,10 +62,18 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 def verify(
     releases: Sequence[Release],
     options: Options,
-    observer: Observer,
+    notify: Callable[[str], None],
+    judged: Callable[[Judgement], None] = lambda judgement: None,
     load: Callable[[Release], Series] = series.load,
 ) -> Report:
-    """Verify the series of these releases; ``load`` may add tests to its patches.
+    """Verify the series of these releases.
+
+    Args:
+        releases: the releases.
+        options: how to run.
+        notify: told what begins and what became of each tree.
+        judged: told of a release that is done.
+        load: reads a release's series; may add tests to its patches.
 
     Raises:
         Usage: a release has no series.
@@ -98,23 +83,26 @@ def verify(
     """
     loaded = {release.tag: load(release) for release in releases}
     plans = {
-        release.tag: plan(loaded[release.tag], trees.released(release, observer.note))
+        release.tag: plan(loaded[release.tag], trees.released(release, notify))
         for release in releases
     }
     everything = [each for planned in plans.values() for each in planned]
-    observer.planned(len(everything))
     runs: dict[str, dict[str, Run]] = {tag: {} for tag in plans}
-    judged = {}
+    done: dict[str, Judgement] = {}
     with closing(_run_all(everything, options)) as finished:
-        for run in finished:
-            observer.ran(run)
+        for number, run in enumerate(finished, 1):
+            told = report.counts(each.status for each in run.outcomes.values())
+            notify(
+                f"{run.release}: {run.tree}: {told} ({run.seconds:.0f} s; "
+                f"{number} of {len(everything)})"
+            )
             tag, own = run.release, runs[run.release]
             own[run.tree] = run
             if len(own) == len(plans[tag]):
-                judged[tag] = judge(loaded[tag], own)
-                observer.judged(*judged[tag])
-    results = tuple(proof for tag in plans for proof in judged[tag][0])
-    findings = tuple(finding for tag in plans for finding in judged[tag][1])
+                done[tag] = judge(loaded[tag], own)
+                judged(done[tag])
+    results = tuple(proof for tag in plans for proof in done[tag][0])
+    findings = tuple(finding for tag in plans for finding in done[tag][1])
     return Report(ok=not findings, results=results, findings=findings)
 
 
