@@ -29,30 +29,22 @@ Blob = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{40}\Z")]
 Sha256 = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")]
 
 
-class _Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    pass
-
-
-class Wheel(_Table):
+class Wheel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The wheel that stands for the release."""
 
     file: str
     sha256: Sha256
 
 
-class Edited(_Table):
-    """A file of the release that the series edits; zeros mean that it deletes it.
-
-    A file that only a checkout has, not the wheel, has the release's blob that the
-    patch names.
-    """
+class Edited(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A file of the release that the series edits; zeros mean that it deletes it."""
 
     released: Blob
     result: Blob
 
 
-class Lock(_Table):
-    """All of a release's lock; ``features`` are those of :mod:`dspark_patches.maintain.derive`."""
+class Lock(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All of a release's lock; ``features`` say what its shared files may use."""
 
     wheel: Wheel
     edited: dict[str, Edited] = {}

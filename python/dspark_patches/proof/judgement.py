@@ -1,8 +1,4 @@
-"""What counts as proof: red for the right reason, then green.
-
-Pure judgement over what became of the tests in each tree; nothing here runs
-anything.
-"""
+"""What counts as proof: red for the right reason, then green."""
 
 from __future__ import annotations
 
@@ -21,10 +17,7 @@ _NEVER = {"ImportError", "SyntaxError"}
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """The tests' outcomes, by test id, in one tree of a release.
-
-    ``seconds`` is the time of building the tree and running the tests.
-    """
+    """The tests' outcomes by test id in one tree, and what building and running took."""
 
     release: str
     tree: str
@@ -41,10 +34,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 class TestProof(msgspec.Struct, frozen=True, kw_only=True):
     """What was seen of one test that a patch names.
 
-    Attributes:
-        red_on: the trees on which it failed for the right reason.
-        reason: why it failed on the first of them; if there is none, what
-            became of it on each tree.
+    It is ``red_on`` trees where it failed for the right reason; the ``reason`` is that
+    on the first of them, or else what became of it on each tree.
     """
 
     id: str
@@ -79,8 +70,7 @@ def right_reason(outcome: Outcome) -> bool:
     def right(fault: Fault) -> bool:
         if fault.fixture or _NEVER.intersection(fault.bases):
             return False
-        released = fault.frame.startswith("python/sglang/")
-        released = released and not is_test(fault.frame)
+        released = fault.frame.startswith("python/sglang/") and not is_test(fault.frame)
         return released or "AssertionError" in fault.bases
 
     return bool(outcome.faults) and all(map(right, outcome.faults))
@@ -113,17 +103,11 @@ def judge(loaded: Series, runs: Mapping[str, Run]) -> Judgement:
             findings.append(Finding(what=what, hint=hint, detail=detail, **about))
         for name in own:
             unnamed.pop(name, None)
-    hint = "name it in the Regression-Test trailer of the patch that it proves"
-    findings += (
-        Finding(
-            release=loaded.release,
-            file=name.split("::")[0],
-            what=f"no patch names {name}",
-            hint=hint,
-            detail=outcome.detail,
-        )
-        for name, outcome in unnamed.items()
-    )
+    for name, outcome in unnamed.items():
+        about = dict(file=name.split("::")[0], detail=outcome.detail)
+        hint = "name it in the Regression-Test trailer of the patch that it proves"
+        what = f"no patch names {name}"
+        findings.append(Finding(release=loaded.release, what=what, hint=hint, **about))
     return tuple(proofs), tuple(findings)
 
 

@@ -83,7 +83,6 @@ def trial(
             next_step="name the release whose tests to run with --base",
         )
     loaded = series.load(releases.find(release))
-    patches = loaded.patches
     python = target.python or sys.executable
     files = make.tests(loaded)
     chosen = sorted(path for path in files if path.startswith("test/"))
@@ -100,7 +99,9 @@ def trial(
         tests=tuple(
             Held(
                 test=outcome.id,
-                patch=next((p.name for p in patches if names(p, outcome.id)), ""),
+                patch=next(
+                    (p.name for p in loaded.patches if names(p, outcome.id)), ""
+                ),
                 status=outcome.status,
                 reason=str(outcome),
                 detail=outcome.detail if outcome.faults else "",
@@ -114,14 +115,7 @@ def trial(
 @options.target
 @options.python
 @options.release
-@click.option(
-    "--timeout",
-    type=click.FloatRange(1),
-    default=runner.TIMEOUT,
-    show_default=True,
-    metavar="SECONDS",
-    help="How long all tests together may take.",
-)
+@options.timeout
 @options.form
 @click.pass_context
 def command(

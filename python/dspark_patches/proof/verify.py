@@ -1,8 +1,4 @@
-"""The main job: show every patch of a series red, then green.
-
-The regression tests run in each of the trees that :mod:`dspark_patches.trees.make`
-makes of a series; :mod:`dspark_patches.proof.judgement` judges.
-"""
+"""Show every patch of a series red, then green, in the trees that prove it."""
 
 from __future__ import annotations
 
@@ -69,8 +65,6 @@ def verify(
     """Verify the series of these releases.
 
     Args:
-        releases: the releases.
-        options: how to run.
         notify: told what begins and what became of each tree.
         judged: told of a release that is done.
         load: reads a release's series; may add tests to its patches.

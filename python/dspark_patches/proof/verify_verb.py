@@ -12,7 +12,6 @@ from rich.table import Table
 from .. import options, report
 from ..errors import Exit
 from ..model import releases
-from . import runner
 from .judgement import Judgement, PatchProof
 from .verify import Options, verify
 
@@ -27,14 +26,7 @@ from .verify import Options, verify
     show_default=True,
     help="How many trees to test at once; each needs about 1 GiB of memory.",
 )
-@click.option(
-    "--timeout",
-    type=click.FloatRange(1),
-    default=runner.TIMEOUT,
-    show_default=True,
-    metavar="SECONDS",
-    help="How long the tests of one tree may take.",
-)
+@options.timeout
 @click.option(
     "--keep",
     type=click.Path(path_type=Path, file_okay=False, resolve_path=True),

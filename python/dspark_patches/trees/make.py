@@ -1,7 +1,7 @@
 """Trees to run: a release or any other package, with files of a series laid over it.
 
-What is laid over is made in memory, where the blob ids of the diffs prove every
-file before and after. So a tree is written once, when all of it is known to fit.
+What is laid over is made in memory first, so that a tree is written once, when all
+of it is known to fit.
 """
 
 from __future__ import annotations
@@ -61,13 +61,7 @@ def make(
     root: Path,
     notify: Callable[[str], None] = lambda message: None,
 ) -> None:
-    """Make one of the trees that :func:`recipes` names, at ``root``.
-
-    Raises:
-        Precondition: the wheel cannot be had, or the tree not be written.
-        BadInput: a patch, the lock or the wheel is broken.
-        Conflict: a patch does not fit its release.
-    """
+    """Make one of the trees that :func:`recipes` names, at ``root``."""
     found = released(release, notify)
     build(root, found.package, recipes(series.load(release), found.root)[name])
 
@@ -98,10 +92,6 @@ def recipes(loaded: Series, root: Path) -> dict[str, Files]:
 
     The pristine tree has the tests and test kit; the patched one has the whole
     series; a control stands on the patches up to its own.
-
-    Args:
-        loaded: the series.
-        root: the released tree.
 
     Raises:
         Conflict: a patch or control does not fit.
