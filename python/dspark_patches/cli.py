@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import signal
 import sys
 import traceback
@@ -151,10 +152,8 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 def _wanted_format(arguments: Sequence[str]) -> str:
     """The --format asked for, also when the rest cannot be understood."""
-    words = " ".join(arguments).replace("--format=", "--format ").split(" ")
-    return (
-        words[words.index("--format") + 1 :][0] if "--format" in words[:-1] else "text"
-    )
+    found = re.search(r"(?:^|\0)--format[=\0]([^\0]+)", "\0".join(arguments))
+    return found[1] if found else "text"
 
 
 def _bug(form: str, arguments: Sequence[str], error: Exception) -> int:

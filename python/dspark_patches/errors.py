@@ -24,14 +24,7 @@ class Exit(IntEnum):
 
 
 class Failure(Exception):
-    """Something the user can understand and mend.
-
-    Args:
-        message: what went wrong, one sentence, naming patch, file and line
-            where there are any.
-        cause: why, as far as it is known; may be empty.
-        next_step: the command or action that helps; may be empty.
-    """
+    """Something the user can understand and mend, by taking the next step."""
 
     exit_code = Exit.PRECONDITION
 

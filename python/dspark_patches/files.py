@@ -35,9 +35,6 @@ def read(path: Path, name: str) -> bytes:
 def replace_all(changes: Mapping[Path, bytes | None]) -> None:
     """Write or, for None, remove files; nothing changes before all is staged.
 
-    Args:
-        changes: the new content of each file.
-
     Raises:
         Precondition: a file cannot be written. While files are staged none has
             changed; the renames that follow need no space.

@@ -229,7 +229,7 @@ def test_trees_are_kept_where_asked(world, run, tmp_path):
         "patched": FIXED_CLOCK,
         "control-0001-stop-the-clock": RELEASED[CLOCK],
     }
-    with pytest.raises(Precondition, match="to keep a tree in"):
+    with pytest.raises(Precondition, match="is there already"):
         run(release, keep=tmp_path / "kept")
 
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import os
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import factories
@@ -141,18 +139,6 @@ def test_processes_that_prepare_a_release_at_once_agree(world):
     assert [process.returncode for process in running] == [0, 0, 0]
     assert roots == {str(wheels.obtain(release).root)}
     assert len(left_behind(world)) == 1
-
-
-def test_what_a_killed_process_left_goes_once_it_is_old(world):
-    release = world.release()
-    folder = world.cache / "releases" / release.tag
-    old, young = folder / ".tmp-old", folder / ".tmp-young"
-    for scratch in (old, young):
-        scratch.mkdir(parents=True)
-    day_before = time.time() - 2 * 24 * 3600
-    os.utime(old, (day_before, day_before))
-    wheels.obtain(release)
-    assert (old.exists(), young.exists()) == (False, True)
 
 
 def test_a_file_that_changed_in_the_cache_is_found(world):

@@ -59,11 +59,7 @@ class PatchFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse(data: bytes, name: str = "patch") -> PatchFile:
-    """Read one patch.
-
-    Args:
-        data: its bytes.
-        name: the file that they come from, for errors.
+    """Read one patch, called ``name`` in errors.
 
     Raises:
         Malformed: anything but the canonical form, with file and line.

@@ -9,9 +9,7 @@ import msgspec
 
 from ..errors import Precondition
 from ..model.series import Patch
-from .runner_child import selects
-
-_OUTPUT_KEPT = 20_000
+from .runner_child import OUTPUT_KEPT, selects
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,8 +79,8 @@ def read(
     """One outcome for every test that was selected.
 
     Args:
-        report: what the process reported; a line that a kill cut short is dropped.
-            The last of a test counts.
+        report: what the process reported: the last line of a test counts, and one that
+            a kill cut short is dropped.
         output: all that it printed.
         selectors: what was asked of it.
         ending: how the process ended, for the tests that it did not report.
@@ -108,7 +106,7 @@ def read(
         for fault in one.faults[-1:]:
             if fault.fixture == "process":
                 died = fault.type == "Died"
-                said = output[-_OUTPUT_KEPT:].decode("utf-8", "replace") if died else ""
+                said = output[-OUTPUT_KEPT:].decode("utf-8", "replace") if died else ""
                 fault = msgspec.structs.replace(fault, message=ending + during)
                 found[name] = Outcome(id=name, faults=(fault,), output=said)
                 during = during or f" during {name}"

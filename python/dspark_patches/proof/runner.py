@@ -72,10 +72,8 @@ def run(
     Args:
         tree: the tree under test, a folder that holds ``python/sglang``.
         selectors: ``PATH[::CLASS[.TEST]]``, paths relative to the tree.
-        python: the interpreter to run them with.
         timeout: seconds for the whole process, importing included.
-        server: the process to fork from, whose interpreter then counts; a new
-            one that has loaded nothing unless told.
+        server: the process to fork from, whose interpreter then counts.
 
     Raises:
         Precondition: the interpreter does not start, or it imports an sglang
@@ -102,9 +100,7 @@ def run(
 class Server:
     """A process that forks once for each run, for as long as the context.
 
-    Args:
-        python: its interpreter.
-        preload: modules that it loads first; one that fails to is left out.
+    It loads the modules of ``preload`` first; one that fails to is left out.
 
     Raises:
         Precondition: the interpreter does not start.
@@ -176,8 +172,8 @@ class Server:
 def environment(tree: Path | None, python: str = sys.executable) -> dict[str, str]:
     """The environment that makes ``tree`` the sglang that Python imports.
 
-    No setting of the user's reaches the tests. A GPU stays out of sight, as
-    on upstream's CPU runners, and one thread is fastest for tiny tensors.
+    A GPU stays out of sight, as on upstream's CPU runners, and one thread is
+    fastest for tiny tensors.
     """
     path = [str(tree / "python")] if tree else []
     if _lacks_torchvision(python):

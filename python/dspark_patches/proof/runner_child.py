@@ -1,15 +1,13 @@
 """Run test files of one tree in a fork of this process and report each outcome.
 
-Started by :mod:`dspark_patches.proof.runner` under the interpreter that the tree is tested
-with, which has none of our dependencies. It reads jobs, one JSON object a line, and
-answers each with the process id of the fork and with its exit status. Outcomes go to a
-file of their own, since a test may print anything and may end the process.
+Run by the interpreter that the tree is tested with, which has none of our dependencies.
+It reads jobs, one JSON object a line, and answers each with the process id of the fork
+and with its exit status. Outcomes go to a file of their own: a test may print anything.
 """
 
 from __future__ import annotations
 
 import faulthandler
-import importlib
 import importlib.util
 import json
 import os
@@ -21,11 +19,11 @@ import unittest
 from contextlib import suppress
 from typing import Any, Iterator, Sequence
 
-_OUTPUT_KEPT = 20_000
+OUTPUT_KEPT = 20_000
 
 
 class Report:
-    """What is told and was printed. A test may close any descriptor of the files."""
+    """What is told and was printed; a test may close any descriptor of the files."""
 
     def __init__(self, tree: str, report: str, log: str) -> None:
         self.tree = tree
@@ -49,19 +47,16 @@ class Report:
         return os.path.getsize(self._log)
 
     def output(self, start: int) -> str:
-        """The end of what has been printed since then."""
         with open(self._log, "rb") as stream:
-            stream.seek(max(start, self.printed() - _OUTPUT_KEPT))
+            stream.seek(max(start, self.printed() - OUTPUT_KEPT))
             return stream.read().decode("utf-8", "replace")
 
     def fault(self, error: Any, fixture: str = "", subtest: str = "") -> dict:
         """An exception as data."""
         # Upstream's CustomTestCase raises another in place of what the test raised.
-        while (
-            type(error) is Exception
-            and str(error).startswith("retry() ")
-            and error.__context__ is not None
-        ):
+        while type(error) is Exception and error.__context__ is not None:
+            if not str(error).startswith("retry() "):
+                break
             error = error.__context__
         shown = traceback.TracebackException.from_exception(error)
         file = os.path.realpath(shown.stack[-1].filename) if shown.stack else ""
@@ -116,8 +111,7 @@ class Result(unittest.TestResult):
     def addSkip(self, test: unittest.TestCase, reason: str) -> None:
         reason = reason or "no reason given"
         if id(test) in self._ids:
-            before = self._of(test)["skipped"]
-            self._of(test)["skipped"] = f"{before}; {reason}" if before else reason
+            self._of(test)["skipped"] = reason
         else:
             self._fixture(test, skipped=reason)
 
@@ -163,10 +157,7 @@ def load(path: str, tree: str) -> Iterator[tuple[str, unittest.TestCase]]:
 
 
 def collect(selectors: list[str], report: Report) -> list:
-    """The selected tests of every selected file, each once.
-
-    A file that does not load and a selector that names nothing are told at once.
-    """
+    """The selected tests, each once; what does not load or exist is told at once."""
     found = []
     for path in dict.fromkeys(selector.split("::")[0] for selector in selectors):
         try:
@@ -211,13 +202,12 @@ def become(tree: str, log: str, env: dict[str, str]) -> None:
     os.chdir(tree)
     os.environ.clear()
     os.environ.update(env)
-    # The interpreter read its settings when it started, these among them.
     sys.path[:0] = [p for p in env["PYTHONPATH"].split(os.pathsep) if p not in sys.path]
     with open(os.devnull) as nothing, open(log, "ab") as output:
         for descriptor, source in enumerate((nothing, output, output)):
             os.dup2(source.fileno(), descriptor)
     faulthandler.enable()
-    # A crash is reported; its core dump would be the size of all of torch.
+    # A core dump would be the size of all of torch.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 

@@ -161,12 +161,8 @@ def _folder(plan: Plan, keep: Path | None) -> Iterator[Path]:
             yield Path(scratch)
         return
     root = keep / plan.release / plan.tree.replace(" ", "-")
-    try:
-        root.mkdir(parents=True)
-    except OSError as error:
+    if root.exists():
         raise Precondition(
-            f"{root} cannot be made to keep a tree in",
-            cause=str(error),
-            next_step="name an empty folder for --keep",
-        ) from error
+            f"{root} is there already", next_step="name an empty folder for --keep"
+        )
     yield root

@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -29,16 +27,10 @@ from ..model.releases import Release
 PACKAGE = "sglang"
 
 _PREFIX = 16
-_ABANDONED_AFTER = 24 * 3600
 
 
 class Released(msgspec.Struct, frozen=True):
-    """A release's tree as released; never to be written to.
-
-    Attributes:
-        root: the folder that holds ``python/sglang``.
-        sha256: the hash of the wheel that it came from.
-    """
+    """A release's tree as released, with its wheel's hash; never to be written to."""
 
     root: Path
     sha256: str
@@ -77,7 +69,6 @@ def obtain(
         return Released(folder / sha256[:_PREFIX], sha256)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        _drop_abandoned(folder)
         with tempfile.TemporaryDirectory(prefix=".tmp-", dir=folder) as scratch:
             notify(f"{release.tag}: downloading {release.wheel}")
             tree = Path(scratch, "tree")
@@ -173,10 +164,3 @@ def _install(release: Release, sha256: str, to: Path) -> str:
         next_step="check the network and run again, or put the wheel into a folder "
         "and name it in PIP_FIND_LINKS",
     )
-
-
-def _drop_abandoned(folder: Path) -> None:
-    """Remove what a killed process left; a running one is younger than this."""
-    for scratch in folder.glob(".tmp-*"):
-        if time.time() - scratch.stat().st_mtime > _ABANDONED_AFTER:
-            shutil.rmtree(scratch, ignore_errors=True)
