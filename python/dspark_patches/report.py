@@ -7,44 +7,27 @@ commands, which show up beside the changed lines.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import click
 import msgspec
-from rich.console import Console
 
 from .findings import Finding
 
 FORMATS = ("text", "json", "github")
 
-_WIDTH_OF_A_FILE = 120
 _DETAIL_LINES = 60
 _STYLES = {"error": "red", "warning": "yellow"}
 
 
-class _Console(Console):
-    def on_broken_pipe(self) -> None:
-        # Rich would end the process, with the status of findings.
-        raise BrokenPipeError
-
-
-def console(stderr: bool = False) -> Console:
-    """A console that prints text as it is: no markup, no highlighting."""
-    stream = sys.stderr if stderr else sys.stdout
-    return _Console(
-        stderr=stderr,
-        markup=False,
-        highlight=False,
-        emoji=False,
-        width=None if stream.isatty() else _WIDTH_OF_A_FILE,
-    )
-
-
 def line(text: str, *, stderr: bool = False, style: str | None = None) -> None:
-    """Print one line, or several, unwrapped."""
-    console(stderr).print(printable(text), style=style, soft_wrap=True)
+    """Print one line, or several; ``style`` is a colour, for a terminal."""
+    style = None if "NO_COLOR" in os.environ else style
+    click.secho(printable(text), err=stderr, fg=style)
 
 
 def json(value: Any) -> None:
@@ -68,7 +51,7 @@ def failure(form: str, message: str, cause: str, next_step: str) -> None:
         return
     if form == "github":
         annotation("error", "\n".join(filter(None, [message, cause, next_step])))
-    line(f"error: {message}", stderr=True, style="bold red")
+    line(f"error: {message}", stderr=True, style="red")
     for label, text in (("cause", cause), ("next", next_step)):
         if text:
             shown = text.replace("\n", "\n" + " " * (len(label) + 4))

@@ -6,13 +6,11 @@ import time
 from pathlib import Path
 
 import click
-from rich.box import SIMPLE
-from rich.table import Table
 
 from .. import options, report
 from ..errors import Exit
 from ..model import releases
-from .judgement import Judgement, PatchProof
+from .judgement import Judgement
 from .verify import Options, verify
 
 
@@ -62,7 +60,7 @@ def command(
     seen = verify(
         releases.chosen(release),
         Options(jobs=jobs, timeout=timeout, keep=keep),
-        lambda text: report.line(text, stderr=True, style="dim"),
+        lambda text: report.line(text, stderr=True),
         lambda judgement: _print(form, judgement),
     )
     if form == "json":
@@ -81,22 +79,15 @@ def _print(form: str, judgement: Judgement) -> None:
     """Print what was seen of one release."""
     proofs, findings = judgement
     if form == "text":
-        report.console().print(_table(proofs))
+        width = max(len(proof.patch) for proof in proofs)
+        report.line(f"{proofs[0].release:{width}}  kind  red  green  tests")
+        for proof in proofs:
+            red, green = ("yes" if one else "NO" for one in (proof.red, proof.green))
+            told = f"{proof.kind:4}  {red:3}  {green:5}  {len(proof.tests):5}"
+            report.line(f"{proof.patch:{width}}  {told}")
         for proof in proofs:
             for path in proof.left_out:
                 why = "since no wheel carries it"
                 report.line(f"left out of {proof.patch}, {why}: {path}")
     for finding in findings if form != "json" else ():
         report.print_finding(form, finding)
-
-
-def _table(proofs: tuple[PatchProof, ...]) -> Table:
-    table = Table(title=proofs[0].release, title_justify="left", box=SIMPLE)
-    table.add_column("patch", overflow="fold")
-    for name in ("kind", "red", "green"):
-        table.add_column(name)
-    table.add_column("tests", justify="right")
-    for proof in proofs:
-        marks = ("yes" if proven else "NO" for proven in (proof.red, proof.green))
-        table.add_row(proof.patch, proof.kind, *marks, str(len(proof.tests)))
-    return table
