@@ -21,9 +21,9 @@ def read(path: Path, name: str) -> bytes:
     Raises:
         Malformed: not a regular file, unreadable, or larger than the limit.
     """
+    if path.is_symlink() or not path.is_file():
+        raise Malformed(name, 0, "not a regular file")
     try:
-        if path.is_symlink() or not path.is_file():
-            raise OSError("not a regular file")
         with path.open("rb") as stream:
             if len(data := stream.read(MAX_BYTES + 1)) > MAX_BYTES:
                 raise OSError(f"larger than {MAX_BYTES} bytes")

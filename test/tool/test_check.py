@@ -115,7 +115,7 @@ def test_all_is_found_at_once(clone: Sound) -> None:
     (clone.folder / "0002-patch.patch").rename(clone.folder / "0004-patch.patch")
     (clone.folder / "0001-patch.patch").write_bytes(b"noise")
     said = clone.said()
-    assert f"{FIRST}:0: expected a diff, whose last line ends" in said
+    assert f"{FIRST}:1: the file does not end with a newline" in said
     assert "patches/v0.5.16/0004-patch.patch:5: the patch does not say why" in said
     assert f"{KIT}:0: no series adds this file" in said
     assert len(said) == 7

@@ -24,7 +24,7 @@ from dspark_patches.model.hunks import lines_of
 from dspark_patches.trees import workshop
 
 TEXT_FILE = "expected 'diff --git a/PATH b/PATH'"
-HEAD = "git writes the head of a file otherwise"
+HEAD = "git writes the head of a text file otherwise"
 NUMBERS = "numbers do not fit"
 LINES = "no such lines"
 WHOLE = "stand whole in one hunk"
@@ -177,7 +177,7 @@ def test_a_control_needs_an_explanation() -> None:
     for data, what in (
         (section.text, "explains"),
         (b"Why: \xff\n" + section.text, "in UTF-8"),
-        (b"Why.\n", "expected a diff"),
+        (b"Why.\n", "there is no diff"),
     ):
         with pytest.raises(BadInput, match=what):
             patch_file.parse_control(data)

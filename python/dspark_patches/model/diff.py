@@ -161,7 +161,7 @@ def _section(text: bytes, name: str, first: int) -> Section:
     head, written = head + end[:1], _head(kind, path, mode, old, new, bool(found))
     if head != written:
         number = first + os.path.commonprefix([head, written]).count(b"\n")
-        raise Malformed(name, number, "git writes the head of a file otherwise")
+        raise Malformed(name, number, "git writes the head of a text file otherwise")
     if old == new or (kind == "edit" and (ZEROS in (old, new) or not found)):
         what = "an edit needs two blobs that differ, and a hunk"
         raise Malformed(name, first, what)

@@ -162,9 +162,11 @@ def _apart(data: bytes, name: str, first: int = 1) -> tuple[bytes, tuple[Section
     if len(data) > MAX_BYTES:
         raise Malformed(name, 0, f"larger than {MAX_BYTES} bytes")
     head, found, _ = data.partition(b"\ndiff --git ")
-    if not found or not data.endswith(b"\n"):
-        number = data.count(b"\n") + bool(found)
-        raise Malformed(name, number, "expected a diff, whose last line ends")
+    number = data.count(b"\n")
+    if data and not data.endswith(b"\n"):
+        raise Malformed(name, number + 1, "the file does not end with a newline")
+    if not found:
+        raise Malformed(name, number or 1, "there is no diff")
     number = head.count(b"\n") + first + 1
     return head + b"\n", diff.parse(data[len(head) + 1 :], name, number)
 
