@@ -161,7 +161,8 @@ def test_a_test_only_patch_is_proven_by_its_control(world, run):
     (seen,) = report.results
     assert (seen.kind, seen.red, seen.green) == ("test", True, True)
     assert seen.tests[0].red_on == ("control 0001-stop-the-clock",)
-    assert [note[-7:] for note in notes[2:5]] == ["1 of 3)", "2 of 3)", "3 of 3)"]
+    told = [note[-7:] for note in notes if isinstance(note, str)]
+    assert told[-3:] == ["1 of 3)", "2 of 3)", "3 of 3)"]
 
 
 def test_a_test_that_proves_nothing_is_a_finding(world, run):

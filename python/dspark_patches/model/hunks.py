@@ -94,7 +94,9 @@ def sides(hunk: Hunk) -> tuple[list[bytes], list[bytes]]:
     for at, line in enumerate(hunk.lines):
         if line[:1] == b"\\":
             lines[at - 1] = lines[at - 1][:-1]
-    old, new = ([l[1:] for l in lines if l[:1] in signs] for signs in (b" -", b" +"))
+    old, new = (
+        [one[1:] for one in lines if one[:1] in signs] for signs in (b" -", b" +")
+    )
     return old, new
 
 
