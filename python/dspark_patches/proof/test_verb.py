@@ -80,7 +80,7 @@ def trial(
         raise Precondition(
             f"{target.root} is no release that we know",
             cause=identity.how,
-            next_step="name the release whose tests to run with --base",
+            next_step="name the release whose tests to run with --release",
         )
     loaded = series.load(releases.find(release))
     python = target.python or sys.executable
