@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import signal
 import sys
-import tempfile
 import traceback
 from collections.abc import Sequence
 from importlib import import_module
-from pathlib import Path
 from types import FrameType
 
 import click
-import platformdirs
 
 from . import __version__, report
 from .errors import Exit, Failure, is_disk_full
@@ -121,10 +119,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _discard_output()
         return Exit.INTERRUPTED
     except Exception as error:
-        if isinstance(error, OSError) and is_disk_full(error):
-            _tell_full(form, str(error))
-            return Exit.PRECONDITION
-        return _bug(form, arguments, error)
+        if not (isinstance(error, OSError) and is_disk_full(error)):
+            return _bug(form, arguments, error)
+        hint = "free some space, or set TMPDIR to another folder"
+        try:
+            # It may be the disk that standard output is on.
+            sys.stdout.flush()
+            report.failure(form, "the disk is full", str(error), hint)
+            sys.stdout.flush()
+        except OSError:
+            _discard_output()
+            report.failure("text", "the disk is full", str(error), hint)
+        return Exit.PRECONDITION
 
 
 def entry_point() -> None:
@@ -133,18 +139,6 @@ def entry_point() -> None:
     sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")
     sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")
     sys.exit(main())
-
-
-def _tell_full(form: str, cause: str) -> None:
-    """Tell that a disk is full; it may be the one that standard output is on."""
-    hint = "free some space, or set TMPDIR to another folder"
-    try:
-        sys.stdout.flush()
-        report.failure(form, "the disk is full", cause, hint)
-        sys.stdout.flush()
-    except OSError:
-        _discard_output()
-        report.failure("text", "the disk is full", cause, hint)
 
 
 def _discard_output() -> None:
@@ -158,42 +152,18 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 def _wanted_format(arguments: Sequence[str]) -> str:
     """The --format asked for, also when the rest cannot be understood."""
-    for before, argument in zip(["", *arguments], arguments):
-        name, _, value = argument.partition("=")
-        if name == "--format" and value:
-            return value
-        if before == "--format":
-            return argument
-    return "text"
+    found = re.search(r"(?:^|\0)--format[=\0]([^\0]+)", "\0".join(arguments))
+    return found[1] if found else "text"
 
 
 def _bug(form: str, arguments: Sequence[str], error: Exception) -> int:
-    told = "".join(traceback.format_exception(error))
     about = (
         f"dspark-patches {__version__}",
         f"{platform.python_implementation()} {platform.python_version()}",
         platform.platform(),
         f"arguments: {list(arguments)}",
+        "".join(traceback.format_exception(error)),
     )
-    log = _logged("\n".join([*about, "", told]))
-    what = f"and paste {log}" if log else f"with this:\n{told}"
-    report.failure(
-        form,
-        f"a bug of dspark-patches: {type(error).__name__}: {error}",
-        "",
-        f"file a report {what}",
-    )
+    what = f"a bug of dspark-patches: {type(error).__name__}: {error}"
+    report.failure(form, what, "", "file a report with this:\n" + "\n".join(about))
     return Exit.BUG
-
-
-def _logged(text: str) -> Path | None:
-    """A log file with this text; None where none can be written."""
-    try:
-        folder = Path(platformdirs.user_log_dir("dspark-patches", appauthor=False))
-        folder.mkdir(parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(".log", "crash-", folder)
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(text.encode(errors="replace"))
-    except OSError:
-        return None
-    return Path(name)

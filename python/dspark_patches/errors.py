@@ -24,14 +24,7 @@ class Exit(IntEnum):
 
 
 class Failure(Exception):
-    """Something the user can understand and mend.
-
-    Args:
-        message: what went wrong, one sentence, naming patch, file and line
-            where there are any.
-        cause: why, as far as it is known; may be empty.
-        next_step: the command or action that helps; may be empty.
-    """
+    """Something the user can understand and mend, by taking the next step."""
 
     exit_code = Exit.PRECONDITION
 
@@ -61,7 +54,16 @@ class Usage(Failure):
 class BadInput(Failure):
     """A patch, lock or control that is broken or hostile."""
 
-    exit_code = Exit.PRECONDITION
+
+class Malformed(BadInput):
+    """A file that is not in its canonical form; ``line`` 0 is the whole file."""
+
+    def __init__(self, file: str, line: int, what: str, *, cause: str = "") -> None:
+        place = f"{file}:{line}" if line else file
+        super().__init__(f"{place}: {what}", cause=cause)
+        self.file = file
+        self.line = line
+        self.what = what
 
 
 def is_disk_full(error: OSError) -> bool:

@@ -1,4 +1,4 @@
-"""Files of the clone, replaced together."""
+"""Files of the clone: read with a limit, replaced together."""
 
 from __future__ import annotations
 
@@ -8,16 +8,32 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
-from .errors import Precondition
+from .errors import Malformed, Precondition
+
+MAX_BYTES = 8 * 1024 * 1024
 
 _MODE = 0o644
 
 
+def read(path: Path, name: str) -> bytes:
+    """The bytes of a file of the series, called ``name`` in errors.
+
+    Raises:
+        Malformed: not a regular file, unreadable, or larger than the limit.
+    """
+    if path.is_symlink() or not path.is_file():
+        raise Malformed(name, 0, "not a regular file")
+    try:
+        with path.open("rb") as stream:
+            if len(data := stream.read(MAX_BYTES + 1)) > MAX_BYTES:
+                raise OSError(f"larger than {MAX_BYTES} bytes")
+            return data
+    except OSError as error:
+        raise Malformed(name, 0, "cannot be read", cause=str(error)) from error
+
+
 def replace_all(changes: Mapping[Path, bytes | None]) -> None:
     """Write or, for None, remove files; nothing changes before all is staged.
-
-    Args:
-        changes: the new content of each file.
 
     Raises:
         Precondition: a file cannot be written. While files are staged none has

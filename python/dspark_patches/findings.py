@@ -6,19 +6,17 @@ from typing import Literal
 
 import msgspec
 
-from .lines import Malformed
+from .errors import Malformed
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """Something to mend; a "warning" does not fail a check.
 
     Attributes:
-        release: the release's tag; empty where it is not about one release.
-        patch: the patch's file stem; empty where it is not about one patch.
-        file: the file, relative to the clone.
-        line: the line in it; 0 is the whole file.
-        what: what is wrong.
-        mend: what helps.
+        release: a tag; empty where it is not about one release.
+        patch: a file's stem; empty where it is not about one patch.
+        file: relative to the clone.
+        line: 0 is the whole file.
         detail: what was seen, such as what a test printed; may be long.
     """
 

@@ -55,27 +55,15 @@ _OVERRIDES = {
 
 
 class GitError(Exception):
-    """git ended with a non-zero status.
-
-    Carries what was asked and what git said; callers turn it into a
-    :class:`~dspark_patches.errors.Failure` that names patch and file.
-    """
+    """git ended with a non-zero status; callers tell of what patch and file."""
 
     def __init__(self, args: Sequence[str], status: int, stderr: str) -> None:
         super().__init__(f"git {' '.join(args)}: exit {status}: {stderr.strip()}")
-        self.argv = tuple(args)
-        self.status = status
         self.stderr = stderr
 
 
 class Git:
-    """git, in one directory.
-
-    Args:
-        directory: where git runs; a work tree or a git directory.
-        env: variables added to the scrubbed environment, such as
-            ``GIT_INDEX_FILE``.
-    """
+    """git in a work tree or a git directory; ``env`` joins the scrubbed environment."""
 
     def __init__(self, directory: Path, env: Mapping[str, str] | None = None) -> None:
         self.directory = Path(directory)

@@ -32,6 +32,14 @@ commit = click.option(
     default=True,
     help="On a git checkout, commit; or change the files in the work tree alone.",
 )
+timeout = click.option(
+    "--timeout",
+    type=click.FloatRange(1),
+    default=900.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long the tests of one tree may take.",
+)
 form = click.option(
     "--format",
     "form",

@@ -7,40 +7,27 @@ commands, which show up beside the changed lines.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+import click
 import msgspec
-from rich.console import Console
+
+from .findings import Finding
 
 FORMATS = ("text", "json", "github")
 
-_WIDTH_OF_A_FILE = 120
-
-
-class _Console(Console):
-    def on_broken_pipe(self) -> None:
-        # Rich would end the process, with the status of findings.
-        raise BrokenPipeError
-
-
-def console(stderr: bool = False) -> Console:
-    """A console that prints text as it is: no markup, no highlighting."""
-    stream = sys.stderr if stderr else sys.stdout
-    return _Console(
-        stderr=stderr,
-        markup=False,
-        highlight=False,
-        emoji=False,
-        width=None if stream.isatty() else _WIDTH_OF_A_FILE,
-    )
+_DETAIL_LINES = 60
+_STYLES = {"error": "red", "warning": "yellow"}
 
 
 def line(text: str, *, stderr: bool = False, style: str | None = None) -> None:
-    """Print one line, or several, unwrapped."""
-    console(stderr).print(printable(text), style=style, soft_wrap=True)
+    """Print one line, or several; ``style`` is a colour, for a terminal."""
+    style = None if "NO_COLOR" in os.environ else style
+    click.secho(printable(text), err=stderr, fg=style)
 
 
 def json(value: Any) -> None:
@@ -64,11 +51,42 @@ def failure(form: str, message: str, cause: str, next_step: str) -> None:
         return
     if form == "github":
         annotation("error", "\n".join(filter(None, [message, cause, next_step])))
-    line(f"error: {message}", stderr=True, style="bold red")
+    line(f"error: {message}", stderr=True, style="red")
     for label, text in (("cause", cause), ("next", next_step)):
         if text:
             shown = text.replace("\n", "\n" + " " * (len(label) + 4))
             line(f"  {label}: {shown}", stderr=True)
+
+
+def print_findings(form: str, found: Sequence[Finding], of_what: str) -> bool:
+    """Print the findings in ``of_what`` and say whether any is an error."""
+    errors = sum(one.level == "error" for one in found)
+    if form == "json":
+        json({"ok": not errors, "findings": found})
+        return bool(errors)
+    for one in found:
+        print_finding(form, one)
+    told = f"{errors} errors, {len(found) - errors} warnings in {of_what}"
+    line(f"findings: {told}" if found else f"ok: {of_what}")
+    return bool(errors)
+
+
+def print_finding(form: str, one: Finding) -> None:
+    """Print one finding, as text or as an annotation."""
+    if form == "github":
+        title = " ".join(filter(None, ["dspark-patches", one.release, one.patch]))
+        message = "\n".join(filter(None, [one.what, one.hint, one.detail]))
+        place = {"file": one.file, "line": str(one.line or 1)}
+        annotation(one.level, message, title=title, **place)
+        return
+    place = f"{one.file}:{one.line}" if one.line else one.file
+    line(f"{place}: {one.level}: {one.what}", style=_STYLES[one.level])
+    line(f"  next: {one.hint}")
+    lines = one.detail.splitlines()
+    if (skipped := len(lines) - _DETAIL_LINES) > 0:
+        lines[:skipped] = [f"({skipped} lines before these)"]
+    for text in lines:
+        line(f"    {text}")
 
 
 def counts(statuses: Iterable[str]) -> str:

@@ -9,7 +9,6 @@ import pytest
 
 from dspark_patches.model import releases, series
 from dspark_patches.proof import verify
-from dspark_patches.proof.verify_verb import Reporter
 
 # Releases share the cores where the tests do.
 JOBS = 1 if "PYTEST_XDIST_WORKER" in os.environ else verify.Options().jobs
@@ -24,8 +23,7 @@ WHOLE = "DSPARK_WHOLE_PROOF" in os.environ
 def test_every_patch_is_red_then_green(release):
     load = extra.load if WHOLE or release.tag in WIDE else series.load
     options = verify.Options(jobs=JOBS)
-    with Reporter("text") as reporter:
-        proven = verify.verify([release], options, reporter, load=load)
+    proven = verify.verify([release], options, print, load=load)
     assert proven.findings == ()
     judged = [result.patch for result in proven.results]
     assert judged == [patch.name for patch in load(release).patches]

@@ -174,25 +174,12 @@ def test_each_failure_has_its_exit_code(verb, capsys, failure, status):
     assert "Traceback" not in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("writable", [True, False])
-def test_a_bug_ends_with_70_and_is_told(verb, capsys, monkeypatch, tmp_path, writable):
-    if not writable:
-        (tmp_path / "state").write_text("a file in the way")
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+def test_a_bug_ends_with_70_and_is_told(verb, capsys):
     assert verb(ZeroDivisionError("oops"))(["raise", "--format", "json"]) == Exit.BUG
     error = json.loads(capsys.readouterr().out)["error"]
     assert error["message"] == "a bug of dspark-patches: ZeroDivisionError: oops"
-    assert ("Traceback" in error["next_step"]) is not writable
-    if writable:
-        (log,) = tmp_path.rglob("crash-*.log")
-        assert str(log) in error["next_step"]
-        written = log.read_text()
-        for part in (
-            "Traceback",
-            f"dspark-patches {__version__}",
-            "'raise', '--format'",
-        ):
-            assert part in written
+    for part in ("Traceback", f"dspark-patches {__version__}", "'raise', '--format'"):
+        assert part in error["next_step"]
 
 
 def test_a_reader_that_goes_away_is_no_bug(start):

@@ -8,9 +8,8 @@ import pytest
 from clone import KIT, TEST, Clone
 from factories import make_edit, make_patch_file, write_files, write_series
 
-from dspark_patches.errors import Conflict, Precondition
+from dspark_patches.errors import Conflict, Malformed, Precondition
 from dspark_patches.files import replace_all
-from dspark_patches.lines import Malformed
 from dspark_patches.maintain import added, derive
 from dspark_patches.model import diff
 
@@ -306,7 +305,7 @@ def write(clone: Clone) -> None:
 
 def contents(clone: Clone) -> list[dict[str, bytes]]:
     return [
-        {s.path: diff.added_content(s) for s in p.file.sections if s.kind == "add"}
+        {s.path: diff.forward(None, s) for s in p.file.sections if s.kind == "add"}
         for p in clone.series.patches
     ]
 

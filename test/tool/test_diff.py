@@ -1,16 +1,34 @@
-"""Sections and hunks are read strictly, and written as git writes them."""
+"""Diffs are read strictly, as git writes them, and go in exactly where they say."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
-from factories import make_edit, make_repository, write_files
-from hypothesis import given
+from factories import (
+    make_delete,
+    make_edit,
+    make_patch_file,
+    make_repository,
+    write_files,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from patch_files import CONTENT, PATH, sample
 
-from dspark_patches.errors import BadInput
+from dspark_patches.errors import BadInput, Conflict
 from dspark_patches.model import diff, patch_file
+from dspark_patches.model.diff import backward, forward
+from dspark_patches.model.hunks import lines_of
+from dspark_patches.trees import workshop
+
+TEXT_FILE = "expected 'diff --git a/PATH b/PATH'"
+HEAD = "git writes the head of a text file otherwise"
+NUMBERS = "numbers do not fit"
+LINES = "no such lines"
+WHOLE = "stand whole in one hunk"
+TWO_BLOBS = "two blobs that differ"
 
 
 @pytest.mark.parametrize(
@@ -22,35 +40,37 @@ from dspark_patches.model import diff, patch_file
         (b"b.py", b".git./b.py", "git directory"),
         (b"b.py", b"b\\.py", "character"),
         (b"b.py", b"b\x01.py", "character"),
-        (b"b.py", b"b .py", "expected 'diff --git"),
+        (b"b.py", b"b .py", TEXT_FILE),
         (b"b.py", b"a/new.py", "out of order"),
-        (b"c.py", b"b.py/x", "both a file and a folder"),
-        (b"diff --git a/b.py b/b.py", b'diff --git "a/b.py" "b/b.py"', "quoted"),
-        (b"diff --git a/b.py b/b.py", b"diff --git a/b.py b/c.py", "expected 'diff"),
-        (b" 100644\n--- a/b", b" 120000\n--- a/b", "a link or submodule"),
-        (b" 100644\n--- a/b", b" 160000\n--- a/b", "a link or submodule"),
-        (b" 100644\n--- a/b", b"\n--- a/b", "mode is missing"),
+        (b"c.py", b"b.py/x", "below another file"),
+        (b"diff --git a/b.py b/b.py", b'diff --git "a/b.py" "b/b.py"', TEXT_FILE),
+        (b"diff --git a/b.py b/b.py", b"diff --git a/b.py b/c.py", TEXT_FILE),
+        (b" 100644\n--- a/b", b" 120000\n--- a/b", "a link"),
+        (b" 100644\n--- a/b", b" 160000\n--- a/b", "a link"),
+        (b" 100644\n--- a/b", b"\n--- a/b", ":22: " + HEAD),
         (b"\nindex 587be6b", b"\nold mode 100644\nindex 587be6b", "a mode change"),
         (b"\nindex 587be6b", b"\nrename from x\nindex 587be6b", "a rename"),
         (b"\nindex 587be6b", b"\nGIT binary patch\nindex 587be6b", "a binary patch"),
-        (b"587be6b4c3f93f93c489c0111bba5596147a26cb", b"587be6b", "full 40 digit"),
-        (b"@@ -1 +1,2 @@", b"@@ -1 +1,3 @@", "shorter or longer"),
-        (b"@@ -1 +1,2 @@", b"@@ -1,2 +1,2 @@", "shorter or longer"),
-        (b"@@ -1 +1,2 @@", b"@@ -1 +1 @@", "shorter or longer"),
-        (b"@@ -1 +1,2 @@", b"@@ -1 +2,2 @@", "do not follow"),
-        (b"@@ -1 +1,2 @@", b"@@ -1,1 +1,2 @@", "expected '@@"),
-        (b"-x\n", b"-\0\n", "binary"),
-        (b"+two\n", b"+too\n", "does not hash"),
-        (b"-gone\n", b"-went\n", "does not hash"),
-        (b"+one\n", b"+one\n\\ No newline at end of file\n", "goes on after its end"),
-        (b"--- a/b.py\n", b"--- a/b.py\r\n", "expected '--- a/b.py'"),
+        (b"index 587be6b4c3", b"index ", ":21: .* full 40 digit"),
+        (b"--- a/b.py\n", b"--- a/b.py\r\n", ":23: " + HEAD),
+        (b"@@ -1 +1,2 @@\n-x\n+y\n+z\n", b"x", HEAD),
+        (b"@@ -1 +1,2 @@", b"@@ -1 +1,3 @@", ":25: .*" + NUMBERS),
+        (b"@@ -1 +1,2 @@", b"@@ -1,2 +1,2 @@", NUMBERS),
+        (b"@@ -1 +1,2 @@", b"@@ -1 +1 @@", NUMBERS),
+        (b"@@ -1 +1,2 @@", b"@@ -1 +2,2 @@", NUMBERS),
+        (b"@@ -1 +1,2 @@", b"@@ -1,1 +1,2 @@", NUMBERS),
+        (b"-x\n", b"-\0\n", LINES),
+        (b"-x\n", b"-x\n\n", LINES),
+        (b"+one\n", b"+one\n\\ No newline at end of file\n", LINES),
+        (b"\\ No newline at", b"\\ No end at", LINES),
         (
             b"\n+two\n\\ No",
             b"\n+two\n\\ No newline at end of file\n\\ No",
-            "ends twice",
+            LINES,
         ),
-        (b"@@ -1 +1,2 @@\n-x\n+y\n+z\n", b"x", "expected a hunk"),
-        (b"@@ -1 +0,0 @@\n-gone", b"@@ -1,2 +1 @@\n-gone\n x", "whole in one hunk"),
+        (b"+two\n", b"+too\n", WHOLE),
+        (b"-gone\n", b"-went\n", WHOLE),
+        (b"@@ -1 +0,0 @@\n-gone", b"@@ -1,2 +1 @@\n-gone\n x", WHOLE),
     ],
 )
 def test_what_is_not_canonical_is_named(old: bytes, new: bytes, what: str) -> None:
@@ -66,26 +86,14 @@ def test_an_edit_has_two_blobs(ids: str) -> None:
     old, new = diff.blob_id(b"x\n"), diff.blob_id(b"y\nz\n")
     wrong = ids.format(zeros=diff.ZEROS, old=old, new=new).encode()
     data = sample().replace(f"{old}..{new}".encode(), wrong)
-    with pytest.raises(BadInput, match="patch:21: an edit needs two blobs"):
+    with pytest.raises(BadInput, match=f"patch:21: .*{TWO_BLOBS}"):
         patch_file.parse(data)
 
 
 def test_an_edit_has_a_hunk() -> None:
     text = make_edit("x", b"1\n", b"2\n").text
-    with pytest.raises(BadInput, match="diff:2: an edit needs two blobs"):
-        patch_file.parse_control(b"Why.\n" + text[: text.index(b"--- ")])[1]
-
-
-def test_a_short_blob_id_is_named_by_its_line() -> None:
-    data = sample().replace(b"index 587be6b4c3", b"index ")
-    with pytest.raises(BadInput, match="patch:21: expected .* full 40 digit"):
-        patch_file.parse(data)
-
-
-def test_a_failure_names_the_line() -> None:
-    data = sample().replace(b"@@ -1 +1,2 @@", b"@@ -1 +1,3 @@")
-    with pytest.raises(BadInput, match="^patch:25: the hunk is shorter or longer"):
-        patch_file.parse(data)
+    with pytest.raises(BadInput, match=f"diff:2: .*{TWO_BLOBS}"):
+        patch_file.parse_control(b"Why.\n" + text[: text.index(b"--- ")])
 
 
 def test_git_writes_these_sections_the_same(tmp_path: Path) -> None:
@@ -114,7 +122,7 @@ def test_git_writes_these_sections_the_same(tmp_path: Path) -> None:
 @given(PATH, CONTENT)
 def test_an_added_file_comes_back(path: str, content: bytes) -> None:
     section = diff.render_add(path, content)
-    assert diff.added_content(section) == content
+    assert diff.forward(None, section) == content
     assert section.new == diff.blob_id(content)
 
 
@@ -136,12 +144,10 @@ def test_hunks_say_where_they_land(tmp_path: Path) -> None:
         for hunk in diff.hunks(section)
     ]
     assert places == [(1, 3, 1, 4), (18, 7, 19, 7), (37, 4, 38, 3)]
-    assert [hunk.heading for hunk in diff.hunks(section)] == [b"", b" v16", b" v35"]
     for moved in (b"@@ -18,7 +20,7 @@", b"@@ -2,7 +3,7 @@", b"@@ -50,7 +51,7 @@"):
-        with pytest.raises(BadInput, match="line numbers do not follow"):
-            patch_file.parse_control(
-                b"Why.\n" + data.replace(b"@@ -18,7 +19,7 @@", moved)
-            )[1]
+        with pytest.raises(BadInput, match=NUMBERS):
+            wrong = data.replace(b"@@ -18,7 +19,7 @@", moved)
+            patch_file.parse_control(b"Why.\n" + wrong)
 
 
 @pytest.mark.parametrize(
@@ -157,7 +163,7 @@ def test_hunks_say_where_they_land(tmp_path: Path) -> None:
 def test_a_hunk_without_context_is_refused(hunks: bytes) -> None:
     text = make_edit("x", b"1\n", b"2\n").text
     head = text[: text.index(b"@@")]
-    with pytest.raises(BadInput, match="line numbers do not follow"):
+    with pytest.raises(BadInput, match=NUMBERS):
         patch_file.parse_control(b"Why.\n" + head + hunks)[1]
 
 
@@ -168,9 +174,77 @@ def test_changed_lines_are_counted() -> None:
 def test_a_control_needs_an_explanation() -> None:
     section = make_edit("b.py", b"x\n", b"y\n")
     assert patch_file.parse_control(b"Why.\n" + section.text) == ("Why.", (section,))
-    with pytest.raises(BadInput, match="explains"):
-        patch_file.parse_control(section.text)[1]
-    with pytest.raises(BadInput, match="there is no diff"):
-        patch_file.parse_control(b"Why.\n")[1]
-    with pytest.raises(BadInput, match="not UTF-8"):
-        patch_file.parse_control(b"Why: \xff\n" + section.text)[1]
+    for data, what in (
+        (section.text, "explains"),
+        (b"Why: \xff\n" + section.text, "in UTF-8"),
+        (b"Why.\n", "there is no diff"),
+    ):
+        with pytest.raises(BadInput, match=what):
+            patch_file.parse_control(data)
+
+
+line = st.sampled_from([b"a", b"b", b"", b"\t c", b"d\r", b"\\ x", b"\xff"])
+text = st.builds(
+    lambda lines, end: b"".join(one + b"\n" for one in lines) + end,
+    st.lists(line, max_size=12),
+    st.sampled_from([b"", b"", b"a", b"no end"]),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(old=text, new=text)
+def test_what_git_writes_goes_in_and_out(old: bytes, new: bytes) -> None:
+    if old == new:
+        return
+    with workshop.bare() as shop:
+        start = shop.start({"x.py": old}, {"x.py": "100644"}, "start")
+        shop.put("x.py", "100644", new)
+        data = shop.format(shop.commit(start, make_patch_file()))
+    (section,) = patch_file.parse(data).sections
+    assert forward(old, section) == new
+    assert backward(new, section) == old
+
+
+def test_whole_files() -> None:
+    add, delete = diff.render_add("x.py", b"x"), make_delete("x.py", b"x\n")
+    assert forward(None, add) == b"x" and backward(b"x", add) is None
+    assert forward(b"x\n", delete) is None and backward(None, delete) == b"x\n"
+
+
+@pytest.mark.parametrize("content", [None, b"", b"other\n", b"a\nb", b"a\nb\n\n"])
+def test_any_other_file_is_refused(content: bytes | None) -> None:
+    section = make_edit("x.py", b"a\nb\n", b"c\n")
+    with pytest.raises(Conflict, match="the patch does not fit x.py"):
+        forward(content, section)
+    with pytest.raises(Conflict, match="the patch does not fit x.py"):
+        backward(content, section)
+
+
+def test_a_hunk_that_lies_about_its_place_is_refused() -> None:
+    """Its blob ids fit, its lines stand one line further down."""
+    old, new = b"x\na\nb\nc\n", b"x\na\nB\nc\n"
+    section = make_edit("x.py", b"a\nb\nc\n", b"a\nB\nc\n")
+    moved = section.text.replace(
+        f"{section.old}..{section.new}".encode(),
+        f"{diff.blob_id(old)}..{diff.blob_id(new)}".encode(),
+    )
+    liar = msgspec.structs.replace(
+        section, text=moved, old=diff.blob_id(old), new=diff.blob_id(new)
+    )
+    with pytest.raises(Conflict, match="does not fit x.py") as caught:
+        forward(old, liar)
+    assert "do not stand at its line" in caught.value.cause
+
+
+def test_a_hunk_that_lies_about_its_result_is_refused() -> None:
+    section = make_edit("x.py", b"a\n", b"b\n")
+    liar = msgspec.structs.replace(section, new="1" * 40)
+    with pytest.raises(Conflict) as caught:
+        forward(b"a\n", liar)
+    assert "expected blob 1111" in caught.value.cause
+
+
+@given(text)
+def test_lines_add_up(content: bytes) -> None:
+    assert b"".join(lines_of(content)) == content
+    assert all(b"\n" not in one[:-1] for one in lines_of(content))

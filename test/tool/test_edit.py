@@ -198,7 +198,11 @@ def test_a_merge_and_two_commits_of_one_name_are_refused(clone: Clone) -> None:
         ("Only a subject", b"free\n", ""),
         ("[Tag] Subject\n\nBody.", b"free\n", ""),
         ("X\n\nCaf\u00e9.", b"free\n", ""),
-        ("Free\n\nWhy.\n\nFixes: x", b"pool\0", ".* a binary patch is not allowed"),
+        (
+            "Free\n\nWhy.\n\nFixes: x",
+            b"pool\0",
+            ".* git writes the head of a text file otherwise",
+        ),
     ],
 )
 def test_a_commit_that_is_no_patch_is_refused(

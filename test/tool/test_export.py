@@ -28,7 +28,7 @@ def test_an_added_file_follows_its_source(clone: Clone) -> None:
     written = clone.regenerate()
     assert written["0001-patch"] == clone.patch_files()["0001-patch"]
     changed = patch_file.parse(written["0002-patch"])
-    assert diff.added_content(changed.sections[1]) == b"test\nmore"
+    assert diff.forward(None, changed.sections[1]) == b"test\nmore"
 
 
 def test_a_sloppy_hunk_is_written_as_git_writes_it(clone: Clone) -> None:
@@ -66,7 +66,10 @@ def test_an_edit_of_a_file_that_the_wheel_lacks_is_refused(
 
 @pytest.mark.parametrize(
     ("old", "new", "what"),
-    [(b"-tick\n", b"-tock\n", "line 1"), (b"+tick once", b"+tick o", "is not the")],
+    [
+        (b"-tick\n", b"-tock\n", "do not stand"),
+        (b"+tick once", b"+tick o", "expected blob"),
+    ],
 )
 def test_an_edit_that_lies_about_its_blobs_is_refused(
     clone: Clone, old: bytes, new: bytes, what: str

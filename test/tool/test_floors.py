@@ -11,13 +11,11 @@ import dspark_patches
 ROOT = Path(dspark_patches.__file__).parent
 GROUND = (
     "errors",
-    "lines",
     "files",
     "findings",
     "git",
     "options",
     "report",
-    "report_findings",
 )
 ROOMS = ("model", "trees", "installs", "proof", "port", "maintain")
 TOP = ("cli", "__main__")

@@ -64,7 +64,7 @@ def test_export_writes_what_changed_and_no_more(
     assert "file=patches/v0.5.16/0002-patch.patch,line=" in told
     assert run("export") == 0
     changed = patch_file.parse((clone.folder / "0002-patch.patch").read_bytes())
-    assert diff.added_content(changed.sections[1]) == b"test 2\n"
+    assert diff.forward(None, changed.sections[1]) == b"test 2\n"
     assert (clone.folder / "0001-patch.patch").stat() == untouched
     assert run("export", "v0.5.16") == 0
     assert capsys.readouterr().out.endswith("nothing changed\n")

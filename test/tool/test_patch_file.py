@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from patch_files import BODY, SUBJECT, TRAILERS, patch_file_values, sample
 
 from dspark_patches.errors import BadInput, Failure
-from dspark_patches.lines import MAX_BYTES
+from dspark_patches.files import MAX_BYTES
 from dspark_patches.model import diff, patch_file
 
 
@@ -66,7 +66,7 @@ def test_a_corrupt_patch_is_refused_or_read_exactly(changes: list) -> None:
         (b"Subject: [PATCH] Tick", b"Subject: [PATCH] Re: Tick", "git am"),
         (b"Subject: [PATCH] Tick", b"Subject: [PATCH]  Tick", "git am"),
         (b"Subject: [PATCH] Tick", b"Subject: [PATCH] Tick ", "single spaces"),
-        (b"ticked twice. ", b"ticked twice. \n", "ends with white space"),
+        (b"ticked twice. ", b"ticked twice. \n", "white space at its end"),
         (
             b"Subject: [PATCH] Tick the",
             b"Subject: [PATCH] Tick\n the",
@@ -76,7 +76,7 @@ def test_a_corrupt_patch_is_refused_or_read_exactly(changes: list) -> None:
         (b"The clock", b"---\nThe clock", "take this line"),
         (b"The clock", b"Subject: The clock", "take this line"),
         (b"The clock", b"From here the clock", "take this line"),
-        (b"\n\nThe clock", b"\n\n\nThe clock", "one blank line between two"),
+        (b"\n\nThe clock", b"\n\n\nThe clock", "one blank line after each"),
         (b"Fixes: ", b"  Fixes: ", "among the trailers"),
         (b"Date: ", b"MIME-Version: 1.0\nDate: ", "expected 'Date: "),
     ],
@@ -126,7 +126,7 @@ def test_an_empty_message_is_refused() -> None:
 def test_a_message_line_has_a_limit(size: int, refused: bool) -> None:
     data = sample().replace(b"The clock ticked twice.", b"x" * size + b"\nAnd more.")
     if refused:
-        with pytest.raises(BadInput, match="patch:6: the line is longer than 998"):
+        with pytest.raises(BadInput, match="patch:6: .* at most 998"):
             patch_file.parse(data)
     else:
         assert patch_file.render(patch_file.parse(data)) == data
@@ -147,10 +147,6 @@ def test_prose_among_known_trailers_is_refused(key: str) -> None:
     last = f"{key}: this is\nprose.".encode()
     with pytest.raises(BadInput, match="stands among the trailers"):
         patch_file.parse(data[:start] + last + data[end:])
-
-
-def test_known_trailers() -> None:
-    assert {"Fixes", "Refs"} < set(patch_file.KNOWN_TRAILERS)
 
 
 def test_a_huge_patch_is_refused() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import select
 import signal
 import sys
 import threading
@@ -266,21 +265,10 @@ def test_a_file_that_ends_the_process_is_an_error(run):
     assert (found.id, found.status, found.output) == (FILE, "error", "bye\n")
 
 
-def test_a_hang_is_ended_and_shows_where_it_stood(run, monkeypatch, tmp_path):
-    marker = tmp_path / "hangs"
-    real = select.select
+def test_a_hang_is_ended_and_shows_where_it_stood(run):
+    found = run("""
+        import faulthandler
 
-    def until_it_hangs(*arguments):
-        while not marker.exists():
-            ready = real(*arguments[:3], 0.05)
-            if ready[0]:
-                return ready
-        monkeypatch.setattr(select, "select", real)
-        return [], [], []
-
-    monkeypatch.setattr(select, "select", until_it_hangs)
-    found = run(
-        f"""
         class T(unittest.TestCase):
             def test_1_before(self):
                 pass
@@ -289,14 +277,18 @@ def test_a_hang_is_ended_and_shows_where_it_stood(run, monkeypatch, tmp_path):
                 self.wait_for_ever()
 
             def wait_for_ever(self):
-                open({str(marker)!r}, "w").close()
+                # Let time be up now.
+                faulthandler.dump_traceback_later(0.01, exit=True)
                 time.sleep(600)
-        """,
-        timeout=1.5,
-    )
+        """)
     assert found["T.test_1_before"].status == "passed"
-    assert "hung: no end after 1.5 seconds" in str(found["T.test_2_hangs"])
+    assert "hung: no end after 900 seconds" in str(found["T.test_2_hangs"])
     assert "in wait_for_ever" in found["T.test_2_hangs"].output
+
+
+def test_time_is_up_when_told(run):
+    (found,) = run("time.sleep(600)", timeout=0.1).values()
+    assert "hung: no end after 0.1 seconds" in str(found)
 
 
 def test_what_a_test_prints_is_kept_apart(run):

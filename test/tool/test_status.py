@@ -22,8 +22,9 @@ from machine import (
     state,
 )
 
-from dspark_patches import cli, lines
+from dspark_patches import cli
 from dspark_patches.errors import Exit, Usage
+from dspark_patches.files import MAX_BYTES
 from dspark_patches.installs.locate import locate
 from dspark_patches.installs.status import Status, status
 
@@ -82,7 +83,7 @@ def test_a_release_with_the_fix_does_not_need_it(machine: Machine) -> None:
         (ROUTER, b"", "neither as released nor as patched"),
         (EAGLE, None, "it is not there"),
         (HANDOFF, b"def build(): ...\n", "another file stands there"),
-        (EAGLE, b"x" * (lines.MAX_BYTES + 1), "is larger than"),
+        (EAGLE, b"x" * (MAX_BYTES + 1), "is larger than"),
     ],
 )
 @pytest.mark.parametrize("count", [0, 3])

@@ -21,7 +21,7 @@ from machine import (
 from dspark_patches import cli
 from dspark_patches.errors import Exit, Precondition
 from dspark_patches.installs.locate import locate
-from dspark_patches.proof.trial import trial
+from dspark_patches.proof.test_verb import trial
 
 TICKS = f"{TEST}::TestClock.test_ticks"
 

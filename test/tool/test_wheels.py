@@ -1,15 +1,12 @@
-"""A release's files: downloaded once, unpacked without trust, whole or absent."""
+"""A release's files: downloaded once, held to its hash, whole or absent."""
 
 from __future__ import annotations
 
 import errno
 import hashlib
-import os
-import stat
+import re
 import subprocess
 import sys
-import time
-import zipfile
 from pathlib import Path
 
 import factories
@@ -20,8 +17,6 @@ from dspark_patches.errors import BadInput, Precondition
 from dspark_patches.model import releases
 from dspark_patches.model.diff import blob_id
 from dspark_patches.trees import wheels
-
-PACKAGE = {"sglang/__init__.py": b"", "sglang/a.py": b"a = 1\n"}
 
 
 def sha256(path: Path) -> str:
@@ -53,10 +48,10 @@ def test_no_wheel_but_the_locked_one_is_taken(world, cached):
     release = world.release()
     found = sha256(world.shelf / release.wheel)
     if cached:
-        wheels.obtain(release)
-    with pytest.raises(Precondition, match="not the wheel that is locked") as caught:
+        wheels.obtain(release, found)
+    with pytest.raises(Precondition, match="could not be downloaded") as caught:
         wheels.obtain(release, "0" * 64)
-    assert found in caught.value.cause
+    assert f"Got        {found}" in caught.value.cause
     assert left_behind(world) == [found[:16]] * cached
 
 
@@ -71,13 +66,31 @@ def test_no_wheel_to_be_had(world):
     assert left_behind(world) == []
 
 
-def test_a_truncated_wheel_leaves_nothing(world):
-    release = world.release()
+@pytest.mark.parametrize(
+    ("files", "what"),
+    [
+        ({"../../evil.py": b""}, "outside the target directory"),
+        ({"python/other/__init__.py": b""}, "holds no package 'sglang'"),
+        (None, "is invalid|not a zip"),
+    ],
+    ids=["climbs", "other", "truncated"],
+)
+def test_a_broken_wheel_leaves_nothing(world, files, what):
+    release = world.release(files=files or RELEASED)
     wheel = world.shelf / release.wheel
-    wheel.write_bytes(wheel.read_bytes()[:-40])
-    with pytest.raises((Precondition, BadInput), match=release.wheel):
+    if files is None:
+        wheel.write_bytes(wheel.read_bytes()[:-40])
+    with pytest.raises(Precondition, match=release.wheel) as caught:
         wheels.obtain(release)
+    assert re.search(what, caught.value.cause)
     assert left_behind(world) == []
+
+
+def test_no_extension_is_kept(world):
+    files = {"python/sglang/srt/_core.cpython-310-x86_64-linux-gnu.so": b"ELF"}
+    released = wheels.obtain(world.release(files=RELEASED | files))
+    found = {p.name for p in (released.package / "srt").iterdir()}
+    assert found == {"__init__.py", "clock.py"}
 
 
 def pip_is_out_of_space(*args, **kwargs):
@@ -85,7 +98,7 @@ def pip_is_out_of_space(*args, **kwargs):
     return subprocess.CompletedProcess([], 1, "", said)
 
 
-def half_unpacked(wheel, to):
+def half_installed(release, sha256, to):
     to.mkdir(parents=True)
     (to / "half").touch()
     raise OSError(errno.ENOSPC, "No space left on device")
@@ -93,7 +106,7 @@ def half_unpacked(wheel, to):
 
 @pytest.mark.parametrize(
     ("name", "full"),
-    [("subprocess.run", pip_is_out_of_space), ("unpack", half_unpacked)],
+    [("subprocess.run", pip_is_out_of_space), ("_install", half_installed)],
 )
 def test_a_full_disk(world, monkeypatch, name, full):
     release = world.release()
@@ -128,18 +141,6 @@ def test_processes_that_prepare_a_release_at_once_agree(world):
     assert len(left_behind(world)) == 1
 
 
-def test_what_a_killed_process_left_goes_once_it_is_old(world):
-    release = world.release()
-    folder = world.cache / "releases" / release.tag
-    old, young = folder / ".tmp-old", folder / ".tmp-young"
-    for scratch in (old, young):
-        scratch.mkdir(parents=True)
-    day_before = time.time() - 2 * 24 * 3600
-    os.utime(old, (day_before, day_before))
-    wheels.obtain(release)
-    assert (old.exists(), young.exists()) == (False, True)
-
-
 def test_a_file_that_changed_in_the_cache_is_found(world):
     released = wheels.obtain(world.release())
     blobs = {CLOCK: blob_id(RELEASED[CLOCK])}
@@ -155,8 +156,8 @@ def test_a_file_that_changed_in_the_cache_is_found(world):
 
 
 def test_pip_is_asked_for_the_pinned_wheel_alone():
-    arguments = wheels.download_arguments(releases.load()["v0.5.22"])
-    assert arguments[-1] == "sglang==0.5.22"
+    arguments, wanted = wheels.pip_arguments(releases.load()["v0.5.22"], "ab")
+    assert wanted == "sglang==0.5.22 --hash=sha256:ab"
     assert {
         "--only-binary=:all:",
         "--no-deps",
@@ -166,7 +167,7 @@ def test_pip_is_asked_for_the_pinned_wheel_alone():
         "--platform=manylinux_2_34_x86_64",
     } <= set(arguments)
     with pytest.raises(BadInput, match="releases.toml"):
-        wheels.download_arguments(factories.make_release("v1 of something"))
+        wheels.pip_arguments(factories.make_release("v1 of something"))
 
 
 def test_the_cache_is_the_users_unless_told(monkeypatch, tmp_path):
@@ -174,59 +175,3 @@ def test_the_cache_is_the_users_unless_told(monkeypatch, tmp_path):
     assert wheels.cache_dir() == tmp_path
     monkeypatch.delenv("DSPARK_CACHE")
     assert wheels.cache_dir().name == "dspark-patches"
-
-
-def make_zip(folder, *extra, files=PACKAGE):
-    """A zip of ``files``, then of ``extra`` (name or ZipInfo, content) pairs."""
-    with zipfile.ZipFile(folder / "w.whl", "w") as archive:
-        for name, content in (*files.items(), *extra):
-            archive.writestr(name, content)
-    return folder / "w.whl"
-
-
-def test_only_the_package_is_unpacked_and_no_extension(tmp_path):
-    wheel = make_zip(
-        tmp_path,
-        ("sglang/srt/_core.cpython-310-x86_64-linux-gnu.so", b"ELF"),
-        ("sglang/srt/kernel.cu", b"// cuda"),
-        ("sglang-1.dist-info/METADATA", b""),
-        ("tools/x.py", b""),
-    )
-    to = tmp_path / "to"
-    wheels.unpack(wheel, to)
-    found = {path.relative_to(to).as_posix() for path in to.rglob("*.*")}
-    assert found == {*PACKAGE, "sglang/srt/kernel.cu"}
-
-
-@pytest.mark.parametrize(
-    "name", ["../../evil.py", "srt/../../../evil.py", "/evil.py", "..\\evil.py"]
-)
-def test_no_path_climbs_out(tmp_path, name):
-    wheel = make_zip(tmp_path, (f"sglang/{name}", b""))
-    wheels.unpack(wheel, tmp_path / "a" / "to")
-    assert {path.name for path in tmp_path.iterdir()} == {"a", wheel.name}
-    assert [path.name for path in (tmp_path / "a").iterdir()] == ["to"]
-
-
-@pytest.mark.parametrize("kind", [stat.S_IFLNK, stat.S_IFIFO, stat.S_IFCHR])
-def test_an_entry_becomes_a_plain_file(tmp_path, kind):
-    entry = zipfile.ZipInfo("sglang/link.py")
-    entry.external_attr = (kind | 0o777) << 16
-    wheels.unpack(make_zip(tmp_path, (entry, b"/etc/passwd")), tmp_path / "to")
-    found = tmp_path / "to" / "sglang" / "link.py"
-    assert stat.S_ISREG(found.lstat().st_mode)
-
-
-def test_what_is_no_wheel_of_sglang_is_refused(tmp_path, monkeypatch):
-    with pytest.raises(BadInput, match="no package"):
-        wheels.unpack(make_zip(tmp_path, files={"o/__init__.py": b""}), tmp_path / "o")
-    wheel = make_zip(tmp_path)
-    whole = wheel.read_bytes()
-    for broken in (whole[:-30], whole.replace(b"a = 1\n", b"a = 2\n", 1)):
-        wheel.write_bytes(broken)
-        with pytest.raises(BadInput, match="truncated or corrupt"):
-            wheels.unpack(wheel, tmp_path / "to")
-    wheel.write_bytes(whole)
-    monkeypatch.setattr(wheels, "MAX_BYTES", 5)
-    with pytest.raises(BadInput, match="unpacks to over 5 bytes"):
-        wheels.unpack(wheel, tmp_path / "to")

@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from ..errors import BadInput, Precondition
-from ..lines import MAX_BYTES
+from ..files import MAX_BYTES
 from ..model.diff import ZEROS, blob_id, check_path
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -9,8 +9,7 @@ import msgspec
 
 from ..errors import Conflict, Precondition
 from ..model import lock, releases
-from ..model.diff import ZEROS
-from ..model.patching import backward, forward
+from ..model.diff import ZEROS, backward, forward
 from ..model.series import Series
 from .locate import Kind
 from .replace import Change

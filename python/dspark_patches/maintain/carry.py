@@ -20,9 +20,8 @@ from ..git import Git, GitError
 from ..model import patch_file as patch_files
 from ..model import releases
 from ..model import series as all_series
-from ..model.diff import Section, hunks
+from ..model.diff import Section, forward, hunks
 from ..model.patch_file import PatchFile
-from ..model.patching import forward
 from ..model.releases import Release
 from ..model.series import Control, Patch, Series
 from ..model.states import Content

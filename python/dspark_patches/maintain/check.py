@@ -13,15 +13,15 @@ from pathlib import Path
 import click
 
 from .. import options
-from ..errors import Exit, Failure, Precondition, Usage
+from ..errors import Exit, Failure, Malformed, Precondition, Usage
+from ..files import read
 from ..findings import Finding, of_failure
-from ..lines import Malformed, read
 from ..model import lock, releases
 from ..model import series as all_series
 from ..model.diff import ZEROS, blob_id
 from ..model.releases import Release
 from ..model.series import Patch, Series, added_paths, blobs_after, chain
-from ..report_findings import print_findings
+from ..report import print_findings
 from . import added, derive, lint
 from .lint import Reference, Wrong
 

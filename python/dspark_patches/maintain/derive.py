@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
-from ..lines import Malformed
+from ..errors import Malformed
 from ..model.series import is_test
 
 KIT = "python/sglang/test/kits/"

@@ -13,7 +13,7 @@ from ..errors import Exit, Usage
 from ..findings import Finding
 from ..model import releases, series
 from ..model.releases import Release
-from ..report_findings import print_findings
+from ..report import print_findings
 from . import collect, pr
 from .clone import released, write
 from .restack import regenerate

@@ -13,8 +13,9 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from ..errors import Malformed
+from ..files import read
 from ..findings import Finding
-from ..lines import Malformed, read
 from ..model import patch_file as patch_files
 from ..model.diff import changed_lines
 from ..model.series import Patch, Series, is_test

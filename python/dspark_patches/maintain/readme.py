@@ -20,7 +20,7 @@ from ..findings import Finding
 from ..model import lock, releases, series
 from ..model.diff import blob_id
 from ..model.releases import Release
-from ..report_findings import print_findings
+from ..report import print_findings
 from .clone import write
 
 _PART = re.compile(

@@ -15,9 +15,8 @@ import msgspec
 from ..errors import Conflict, Precondition
 from ..model import diff
 from ..model import patch_file as patch_files
-from ..model.diff import ZEROS, Section, blob_id
+from ..model.diff import ZEROS, Section, blob_id, forward
 from ..model.patch_file import PatchFile
-from ..model.patching import forward
 from ..model.series import Patch, Series, chain, in_wheels
 from ..model.states import Content
 from ..port.merging import Merging

@@ -1,46 +1,40 @@
-"""Sections and hunks of a git diff, read strictly.
+"""A git diff, read strictly, and put into files exactly where it says.
 
-A section is one file's part of a diff. Only what the series needs is allowed:
-text files that are added, edited or deleted. Everything else that git can
-express (renames, mode changes, links, binary data) and everything that it
-tolerates (fuzzy headers, counts that do not add up) is refused, because a
-reader that guesses lands a hunk in the wrong place.
+A section is one file's part of a diff. Only what the series needs is allowed: text
+files that are added, edited or deleted, as git itself writes them. What git merely
+tolerates (fuzzy headers, counts that do not add up) is refused, because a reader
+that guesses lands a hunk in the wrong place. There is no search and no fuzz: a hunk's
+old lines stand at its line number, and blob ids prove the result.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 import re
-from collections.abc import Sequence
-from typing import Literal, NoReturn
+from typing import Literal
 
 import msgspec
 
-from ..lines import Malformed
-from .hunks import NO_NEWLINE, Hunk, one_side
-from .hunks import read as read_hunks
+from ..errors import Conflict, Malformed
+from .hunks import NO_NEWLINE, Hunk, lines_of, read, replaced
 
 Kind = Literal["add", "edit", "delete"]
 
 ZEROS = "0" * 40
-
-_START = re.compile(rb"^(?=diff --git )", re.MULTILINE)
-_MODES = ("100644", "100755")
 _COMPONENT = re.compile(r"[A-Za-z0-9_.+@~-]+", re.ASCII)
 _GIT_DIRECTORY = re.compile(r"(\.git|git~[0-9]+)", re.IGNORECASE)
 _LONGEST_PATH = 512
-# What a header may not say, then the one form that it has.
-_REFUSED = re.compile(
-    rb"^(?P<mode_change>(?:old|new) mode )|^(?P<rename_or_copy>(?:dis)?similarity |"
-    rb"rename |copy )|^(?P<binary_patch>GIT binary|Binary files )|"
-    rb'^(?P<quoted_path>diff --git ")',
-    re.MULTILINE,
-)
+_SECTIONS = re.compile(rb"^(?=diff --git )", re.MULTILINE)
 _HEADER = re.compile(
     rb"diff --git a/(?P<path>[^\n ]{1,512}) b/(?P=path)\n"
-    rb"(?:(?P<whole>new|deleted) file mode (?P<mode>[0-7]{6})\n)?"
-    rb"index (?P<old>[0-9a-f]{40})\.\.(?P<new>[0-9a-f]{40})(?: (?P<kept>[0-7]{6}))?\n"
-    rb"(?P<files>--- (?P<before>[^\n]+)\n\+\+\+ (?P<after>[^\n]+)\n)?"
+    rb"(?:(?P<whole>new|deleted) file mode (?P<mode>100644|100755)\n)?"
+    rb"index (?P<old>[0-9a-f]{40})\.\.(?P<new>[0-9a-f]{40})"
+    rb"(?: (?P<kept>100644|100755))?\n"
+)
+_EXPECTED = (
+    "expected 'diff --git a/PATH b/PATH', then full 40 digit blob ids of a text file; "
+    "a rename, a mode change, a link or a binary patch is not allowed"
 )
 _KINDS: dict[bytes | None, Kind] = {b"new": "add", b"deleted": "delete", None: "edit"}
 
@@ -77,49 +71,37 @@ def check_path(path: str) -> str:
 
 
 def parse(data: bytes, name: str, first: int = 1) -> tuple[Section, ...]:
-    """Read a run of sections.
-
-    Args:
-        data: the diff; its last line ends.
-        name: the file that it comes from, for errors.
-        first: the number of its first line in that file.
+    """Read a run of sections; ``first`` is the line in file ``name`` that they begin at.
 
     Raises:
         Malformed: anything but a canonical diff of added, edited and deleted
             text files, in git's path order.
     """
-    sections: list[Section] = []
-    parents: set[str] = set()
-    for text in _START.split(data):
-        if not text and not sections:
-            continue
+    sections: dict[str, Section] = {}
+    last = b""
+    for text in filter(None, _SECTIONS.split(data)):
         section = _section(text, name, first)
-        if sections and section.path.encode() <= sections[-1].path.encode():
-            _bad(name, first, f"{section.path} is a duplicate or out of order")
-        parts = section.path.split("/")
-        parents.update("/".join(parts[:n]) for n in range(1, len(parts)))
-        sections.append(section)
+        if section.path.encode() <= last:
+            what = f"{section.path} is a duplicate or out of order"
+            raise Malformed(name, first, what)
+        above = section.path.split("/")
+        if any("/".join(above[:n]) in sections for n in range(1, len(above))):
+            raise Malformed(name, first, f"{section.path} lies below another file")
+        sections[section.path] = section
+        last = section.path.encode()
         first += text.count(b"\n")
-    for section in sections:
-        if section.path in parents:
-            _bad(name, first, f"{section.path} is both a file and a folder")
-    return tuple(sections)
+    return tuple(sections.values())
 
 
 def hunks(section: Section) -> tuple[Hunk, ...]:
     """The hunks of a section that :func:`parse` accepted."""
-    return tuple(read_hunks(section.text, section.path, 1))
+    return tuple(read(section.text, section.path, 1))
 
 
 def changed_lines(section: Section) -> tuple[int, int]:
     """How many lines a section adds and removes."""
-    lines = [line[:1] for hunk in hunks(section) for line in hunk.lines]
-    return lines.count(b"+"), lines.count(b"-")
-
-
-def added_content(section: Section) -> bytes:
-    """The whole file that an "add" section creates."""
-    return one_side(hunks(section), b"+")
+    markers = [line[:1] for hunk in hunks(section) for line in hunk.lines]
+    return markers.count(b"+"), markers.count(b"-")
 
 
 def render_add(path: str, content: bytes, mode: str = "100644") -> Section:
@@ -130,71 +112,99 @@ def render_add(path: str, content: bytes, mode: str = "100644") -> Section:
     """
     if why := check_path(path):
         raise Malformed("added file", 0, why)
-    text = f"diff --git a/{path} b/{path}\nnew file mode {mode}\n"
-    text += f"index {ZEROS}..{blob_id(content)}\n"
-    body = [text.encode()]
-    if content:
-        lines = content.removesuffix(b"\n").split(b"\n")
-        count = b"1" if len(lines) == 1 else b"1,%d" % len(lines)
-        body.append(f"--- /dev/null\n+++ b/{path}\n".encode())
-        body.append(b"@@ -0,0 +%s @@\n" % count)
-        body.extend(b"+%s\n" % line for line in lines)
-        if not content.endswith(b"\n"):
-            body.append(NO_NEWLINE + b"\n")
-    (section,) = parse(b"".join(body), path)
+    lines = lines_of(content)
+    head = _head("add", path, mode, ZEROS, blob_id(content), bool(lines))
+    if lines:
+        count = b"" if len(lines) == 1 else b",%d" % len(lines)
+        head += b"@@ -0,0 +1%s @@\n" % count
+    end = b"" if content[-1:] in (b"", b"\n") else b"\n" + NO_NEWLINE + b"\n"
+    (section,) = parse(head + b"".join(b"+" + line for line in lines) + end, path)
     return section
 
 
-def _bad(name: str, number: int, what: str) -> NoReturn:
-    raise Malformed(name, number, what)
+def forward(
+    content: bytes | None, section: Section, source: str = "the patch"
+) -> bytes | None:
+    """The file after a section of ``source``; None stands for no file.
+
+    Raises:
+        Conflict: the file is not the one that the section was written for.
+    """
+    return _changed(content, section, 0, source)
+
+
+def backward(
+    content: bytes | None, section: Section, source: str = "the patch"
+) -> bytes | None:
+    """The file before a section of ``source``; None stands for no file.
+
+    Raises:
+        Conflict: the file is not the one that the section makes.
+    """
+    return _changed(content, section, 1, source)
 
 
 def _section(text: bytes, name: str, first: int) -> Section:
-    head = text.partition(b"\n@@ ")[0] + b"\n"
-    if refused := _REFUSED.search(head):
-        number = first + head[: refused.start()].count(b"\n")
-        _bad(name, number, f"a {refused.lastgroup} is not allowed".replace("_", " "))
     match = _HEADER.match(text)
     if not match:
-        _bad(
-            name,
-            first,
-            "expected 'diff --git a/PATH b/PATH', then full 40 digit blob ids",
-        )
-    path = match["path"].decode("latin-1")
-    if why := check_path(path):
-        _bad(name, first, why)
+        raise Malformed(name, first, _EXPECTED)
     kind = _KINDS[match["whole"]]
-    if (match["mode"] is None) == (match["kept"] is None):
-        _bad(name, first, "the file mode is missing or stands twice")
-    mode = (match["mode"] or match["kept"]).decode()
-    if mode not in _MODES:
-        _bad(name, first, f"file mode {mode} (a link or submodule) is not allowed")
+    path, old, new = (
+        found.decode("latin-1") for found in match.group("path", "old", "new")
+    )
+    mode = (match["mode"] or match["kept"] or b"").decode()
+    if why := check_path(path):
+        raise Malformed(name, first, why)
+    section = Section(path=path, kind=kind, mode=mode, old=old, new=new, text=text)
+    found = tuple(read(text, name, first))
+    head, end, _ = text.partition(b"\n@@ -")
+    head, written = head + end[:1], _head(kind, path, mode, old, new, bool(found))
+    if head != written:
+        number = first + os.path.commonprefix([head, written]).count(b"\n")
+        raise Malformed(name, number, "git writes the head of a text file otherwise")
+    if old == new or (kind == "edit" and (ZEROS in (old, new) or not found)):
+        what = "an edit needs two blobs that differ, and a hunk"
+        raise Malformed(name, first, what)
+    if kind != "edit":
+        absent, blob = (old, new) if kind == "add" else (new, old)
+        whole = replaced(b"", found, 0 if kind == "add" else 1)
+        if absent != ZEROS or whole is None or blob_id(whole) != blob:
+            what = "the file does not stand whole in one hunk, as its blob ids say"
+            raise Malformed(name, first, what)
+    return section
+
+
+def _head(kind: Kind, path: str, mode: str, old: str, new: str, hunks: bool) -> bytes:
+    """What git writes before a file's hunks."""
+    whole = {"add": f"new file mode {mode}\n", "delete": f"deleted file mode {mode}\n"}
+    kept = f" {mode}" if kind == "edit" else ""
+    text = (
+        f"diff --git a/{path} b/{path}\n{whole.get(kind, '')}index {old}..{new}{kept}\n"
+    )
     before = "/dev/null" if kind == "add" else f"a/{path}"
     after = "/dev/null" if kind == "delete" else f"b/{path}"
-    files = f"--- {before}\n+++ {after}\n".encode()
-    if match["files"] not in (None, files):
-        _bad(name, first, f"expected '--- {before}' and '+++ {after}'")
-    rest = text[match.end() :]
-    if bool(rest) != bool(match["files"]) or (rest and not rest.startswith(b"@@ ")):
-        _bad(name, first + head.count(b"\n"), "expected a hunk")
-    found = tuple(read_hunks(text, name, first))
-    ids = match["old"].decode(), match["new"].decode()
-    if why := _disagree(kind, ids, found):
-        _bad(name, first, why)
-    return Section(path=path, kind=kind, mode=mode, old=ids[0], new=ids[1], text=text)
+    return (text + (f"--- {before}\n+++ {after}\n" if hunks else "")).encode()
 
 
-def _disagree(kind: Kind, ids: tuple[str, str], found: Sequence[Hunk]) -> str:
-    """Why a section's hunks are not what its blob ids say, or an empty string."""
-    old, new = ids
-    if kind == "edit":
-        sound = ZEROS not in ids and old != new and found
-        return "" if sound else "an edit needs two blobs that differ, and a hunk"
-    marker, absent, blob = (b"+", old, new) if kind == "add" else (b"-", new, old)
-    whole = all(line[:1] in (marker, b"\\") for hunk in found for line in hunk.lines)
-    if absent != ZEROS or len(found) > 1 or not whole:
-        return "an added or deleted file must stand whole in one hunk"
-    if blob_id(one_side(found, marker)) != blob:
-        return f"the content does not hash to the blob id {blob}"
-    return ""
+def _changed(
+    content: bytes | None, section: Section, of: int, source: str
+) -> bytes | None:
+    """The other side of a section, from its old (0) or its new (1) side."""
+    old, new = (section.old, section.new)[:: -1 if of else 1]
+    result, why = None, _unlike(content, old)
+    if not why and new != ZEROS:
+        result = replaced(content or b"", hunks(section), of)
+        if result is None:
+            why = "the lines of a hunk do not stand at its line"
+    if why := why or _unlike(result, new):
+        raise Conflict(
+            f"{source} does not fit {section.path}",
+            cause=why,
+            next_step="run `dspark-patches check`",
+        )
+    return result
+
+
+def _unlike(content: bytes | None, blob: str) -> str:
+    found = ZEROS if content is None else blob_id(content)
+    return f"expected blob {blob}, there is {found}" if found != blob else ""

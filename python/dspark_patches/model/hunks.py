@@ -1,7 +1,7 @@
 """Hunks of a diff, read strictly.
 
-Counts must add up and line numbers must follow from hunk to hunk, so that a
-hunk says exactly where it lands.
+Markers, counts and line numbers must be those that git writes, from hunk to hunk, so
+that a hunk says exactly where it lands.
 """
 
 from __future__ import annotations
@@ -11,14 +11,15 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from ..lines import Malformed
+from ..errors import Malformed
 
 NO_NEWLINE = b"\\ No newline at end of file"
 
-_START = re.compile(rb"^(?=@@ )", re.MULTILINE)
-_HUNK = re.compile(
-    rb"@@ -(N)(?:,(N))? \+(N)(?:,(N))? @@( [^\n]*)?\n".replace(b"N", rb"0|[1-9]\d{0,8}")
-)
+_STARTS = re.compile(rb"^(?=@@ -)", re.MULTILINE)
+_PLACE = re.compile(rb"@@ -(\d{1,9})[0-9,+ -]{1,40}@@((?: [^\n]*)?)\n")
+# The last line of a side may lack its newline; git writes removed lines first.
+_MARKERS = re.compile(rb"[ +-]+|[ +-]*(?:[ +]\\|-\\(?:\++\\?)?)")
+_LINES = re.compile(rb"[^\n]*\n|[^\n]+")
 
 
 class Hunk(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,85 +29,88 @@ class Hunk(msgspec.Struct, frozen=True, kw_only=True):
     old_count: int
     new_start: int
     new_count: int
-    heading: bytes
     lines: tuple[bytes, ...]
 
 
 def read(text: bytes, name: str, first: int) -> Iterator[Hunk]:
-    """The hunks of a section.
-
-    Args:
-        text: the section.
-        name: the file that it comes from, for errors.
-        first: the number of its first line in that file.
+    """The hunks of a section that begins at line ``first`` of file ``name``.
 
     Raises:
-        Malformed: a hunk whose counts or line numbers do not fit.
+        Malformed: lines that are no hunk's, counts or line numbers that do not fit.
     """
-    head, *parts = _START.split(text)
+    head, *parts = _STARTS.split(text)
     number = first + head.count(b"\n")
-    last: Hunk | None = None
+    # Lines of the old file so far, and how many more the new one has.
+    at = shift = 0
     for part in parts:
-        match = _HUNK.match(part)
-        if not match or b"1" in (match[2], match[4]):
-            raise Malformed(name, number, "expected '@@ -LINE,COUNT +LINE,COUNT @@'")
-        counts = [1 if count is None else int(count) for count in (match[2], match[4])]
-        hunk = Hunk(
-            old_start=int(match[1]),
-            old_count=counts[0],
-            new_start=int(match[3]),
-            new_count=counts[1],
-            heading=match[5] or b"",
-            lines=tuple(part[match.end() :].split(b"\n")[:-1]),
+        lines = tuple(part.split(b"\n")[1:-1])
+        markers = b"".join(line[:1] or b"?" for line in lines)
+        if (
+            not _MARKERS.fullmatch(markers)
+            or b"\0" in part
+            or markers.count(b"\\") != lines.count(NO_NEWLINE)
+            or (b"\\" in markers and part is not parts[-1])
+        ):
+            raise Malformed(name, number, "a hunk of a text file has no such lines")
+        same, old, new = (markers.count(marker) for marker in (b" ", b"-", b"+"))
+        old, new = same + old, same + new
+        place = _PLACE.match(part)
+        start = int(place[1]) - bool(old) if place else -1
+        written = b"@@ -%s +%s @@" % (_range(start, old), _range(start + shift, new))
+        # Among lines of context, a side without lines is an empty file.
+        alone = not start and len(parts) == 1
+        if (
+            not place
+            or start < at
+            or part[: place.start(2)] != written
+            or not (old and new or alone)
+        ):
+            raise Malformed(name, number, "the hunk's numbers do not fit its lines")
+        yield Hunk(
+            old_start=start + bool(old),
+            old_count=old,
+            new_start=start + shift + bool(new),
+            new_count=new,
+            lines=lines,
         )
-        if why := _wrong(hunk) or _astray(last, hunk):
-            raise Malformed(name, number, why)
-        yield hunk
-        last = hunk
+        at, shift = start + old, shift + new - old
         number += part.count(b"\n")
 
 
-def _wrong(hunk: Hunk) -> str:
-    """Why a hunk's lines are not what its counts say, or an empty string."""
-    markers = b"".join(line[:1] or b"?" for line in hunk.lines)
-    if markers.translate(None, b" +-\\"):
-        return "a line of the hunk has no marker"
-    if b"\0" in b"".join(hunk.lines):
-        return "binary content is not allowed"
-    both = markers.count(b" ")
-    if (both + markers.count(b"-"), both + markers.count(b"+")) != (
-        hunk.old_count,
-        hunk.new_count,
-    ):
-        return "the hunk is shorter or longer than its counts say"
-    # The last line of a side may lack its newline; of context, that of both.
+def _range(start: int, count: int) -> bytes:
+    """Lines as a hunk's header gives them; ``start`` counts from zero."""
+    first = b"%d" % (start + bool(count))
+    return first if count == 1 else first + b",%d" % count
+
+
+def lines_of(content: bytes) -> list[bytes]:
+    """A file's lines, each with its newline where it has one."""
+    return _LINES.findall(content)
+
+
+def sides(hunk: Hunk) -> tuple[list[bytes], list[bytes]]:
+    """The lines of a hunk before and after it, with their newlines."""
+    lines = [line + b"\n" for line in hunk.lines]
     for at, line in enumerate(hunk.lines):
-        if line[:1] != b"\\":
-            continue
-        sides = {32: b" -+", 45: b" -", 43: b" +"}.get(markers[at - 1] if at else 0)
-        if line != NO_NEWLINE or not sides:
-            return "a file ends twice"
-        if any(marker in sides for marker in markers[at + 1 :]):
-            return "a file goes on after its end"
-    return ""
+        if line[:1] == b"\\":
+            lines[at - 1] = lines[at - 1][:-1]
+    old, new = (
+        [one[1:] for one in lines if one[:1] in signs] for signs in (b" -", b" +")
+    )
+    return old, new
 
 
-def _astray(last: Hunk | None, hunk: Hunk) -> str:
-    """Why a hunk cannot stand after another, or an empty string."""
-    old_end = last.old_start + last.old_count if last else 1
-    new_end = last.new_start + last.new_count if last else 1
-    follows = 0 <= hunk.old_start - old_end == hunk.new_start - new_end
-    if any(0 in (one.old_count, one.new_count) for one in (hunk, last or hunk)):
-        # Among lines of context, a side without lines is an empty file.
-        sides = (hunk.old_start, hunk.old_count), (hunk.new_start, hunk.new_count)
-        follows = not last and all(start == min(count, 1) for start, count in sides)
-    if last and b"\\" in {line[:1] for line in last.lines}:
-        return "a file goes on after its end"
-    return "" if follows else "the hunk's line numbers do not follow"
+def replaced(content: bytes, found: Sequence[Hunk], of: int) -> bytes | None:
+    """A file with the hunks' old (0) or new (1) side replaced by the other.
 
-
-def one_side(found: Sequence[Hunk], marker: bytes) -> bytes:
-    """What the lines with one marker add up to as a file's content."""
-    lines = [line for hunk in found for line in hunk.lines]
-    content = b"".join(line[1:] + b"\n" for line in lines if line[:1] == marker)
-    return content[:-1] if lines[-1:] == [NO_NEWLINE] else content
+    None where a hunk's lines do not stand at its line.
+    """
+    lines, result, at = lines_of(content), [], 0
+    for hunk in found:
+        here, there = sides(hunk)[:: -1 if of else 1]
+        start = (hunk.old_start, hunk.new_start)[of] - bool(here)
+        if lines[start : start + len(here)] != here:
+            return None
+        result += lines[at:start] + there
+        at = start + len(here)
+    return b"".join(result + lines[at:])

@@ -15,8 +15,8 @@ from typing import Annotated
 
 import msgspec
 
-from ..errors import BadInput, Precondition
-from ..lines import Malformed, read
+from ..errors import BadInput, Malformed, Precondition
+from ..files import read
 from .diff import ZEROS, blob_id, check_path
 from .releases import Release, series_dir
 from .series import Series, chain, in_wheels
@@ -29,30 +29,22 @@ Blob = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{40}\Z")]
 Sha256 = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")]
 
 
-class _Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    pass
-
-
-class Wheel(_Table):
+class Wheel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The wheel that stands for the release."""
 
     file: str
     sha256: Sha256
 
 
-class Edited(_Table):
-    """A file of the release that the series edits; zeros mean that it deletes it.
-
-    A file that only a checkout has, not the wheel, has the release's blob that the
-    patch names.
-    """
+class Edited(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A file of the release that the series edits; zeros mean that it deletes it."""
 
     released: Blob
     result: Blob
 
 
-class Lock(_Table):
-    """All of a release's lock; ``features`` are those of :mod:`dspark_patches.maintain.derive`."""
+class Lock(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All of a release's lock; ``features`` say what its shared files may use."""
 
     wheel: Wheel
     edited: dict[str, Edited] = {}
@@ -79,15 +71,11 @@ def path_of(release: Release, folder: Path | None = None) -> Path:
 
 
 def load(release: Release, folder: Path | None = None) -> Lock:
-    """Read a release's lock.
-
-    Args:
-        release: the release.
-        folder: where its series lies; our own unless told.
+    """Read a release's lock from ``folder``, that of our own series unless told.
 
     Raises:
         Precondition: there is no lock.
-        BadInput: the lock is broken, or it is another release's.
+        Malformed: the lock is broken, or it is another release's.
     """
     path = path_of(release, folder)
     if not path.exists():
@@ -97,26 +85,15 @@ def load(release: Release, folder: Path | None = None) -> Lock:
             next_step=f"run `dspark-patches lock {release.tag}`",
         )
     name = f"{path.parent.name}/{NAME}"
-    lock = parse(read(path, name), name)
-    if lock.wheel.file != release.wheel:
-        raise Malformed(name, 0, f"locks {lock.wheel.file}, not {release.wheel}")
-    return lock
-
-
-def parse(data: bytes, name: str = NAME) -> Lock:
-    """Read a lock's bytes.
-
-    Raises:
-        BadInput: they are no lock.
-    """
     try:
-        lock = msgspec.toml.decode(data, type=Lock)
+        lock = msgspec.toml.decode(read(path, name), type=Lock)
     except (ValueError, RecursionError, msgspec.MsgspecError) as error:
         what = "cannot be read as a lock"
         raise Malformed(name, 0, what, cause=str(error)[:200]) from error
-    for path in (*lock.edited, *lock.added):
-        if why := check_path(path):
-            raise Malformed(name, 0, why)
+    for why in filter(None, map(check_path, (*lock.edited, *lock.added))):
+        raise Malformed(name, 0, why)
+    if lock.wheel.file != release.wheel:
+        raise Malformed(name, 0, f"locks {lock.wheel.file}, not {release.wheel}")
     return lock
 
 
@@ -136,12 +113,7 @@ def render(lock: Lock) -> bytes:
 
 
 def carried_blobs(series: Series, root: Path) -> dict[str, str]:
-    """Blob ids, in a released tree, of the files that a series edits.
-
-    Args:
-        series: the series.
-        root: the folder that holds the tree's ``python/sglang``.
-    """
+    """Blob ids, in the released tree at ``root``, of the files that a series edits."""
     edited = (path for path, link in chain(series).items() if link.old != ZEROS)
     found = ((path, root / path) for path in edited)
     return {path: blob_id(file.read_bytes()) for path, file in found if file.is_file()}
@@ -157,8 +129,6 @@ def build(
     """The lock that a series must have.
 
     Args:
-        release: the release.
-        series: its series.
         sha256: the hash of the release's wheel.
         carried: the blob id of each edited file that the wheel carries.
         features: which features the release has, by name.
@@ -167,14 +137,13 @@ def build(
         Malformed: the series was not written for these files.
     """
     # A checkout's other files are known from the patches alone.
-    stated = {p: link.old for p, link in chain(series).items() if link.old != ZEROS}
-    outside = {p: b for p, b in stated.items() if not in_wheels(p)}
+    outside = {p: link.old for p, link in chain(series).items() if not in_wheels(p)}
     links = chain(series, outside | dict(carried)).items()
     return Lock(
         wheel=Wheel(file=release.wheel, sha256=sha256),
         edited={
-            path: Edited(released=link.old, result=link.new)
-            for path, link in links
+            p: Edited(released=link.old, result=link.new)
+            for p, link in links
             if link.old != ZEROS
         },
         added={p: link.new for p, link in links if link.old == ZEROS != link.new},

@@ -9,7 +9,7 @@ import msgspec
 from ..errors import Failure
 from . import releases, series
 from .diff import Section, hunks
-from .patching import sides
+from .hunks import sides
 
 # With fewer of the places, a tree is too far from a release to be called near.
 _FEWEST = 0.5

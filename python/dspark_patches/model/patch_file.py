@@ -13,30 +13,34 @@ import os
 import re
 import textwrap
 from datetime import datetime, timezone
-from typing import NoReturn
 
 import msgspec
 
-from ..lines import Malformed, whole
+from ..errors import Malformed
+from ..files import MAX_BYTES
 from . import diff
 from .diff import Section
 
 AUTHOR = "dspark-patches <noreply@dspark-patches.invalid>"
 KNOWN_TRAILERS = ("Upstream-Status", "Fixes", "Refs", "Regression-Test")
 
-_FIRST_LINE = "From " + diff.ZEROS + " Mon Sep 17 00:00:00 2001"
+_HEAD = {
+    "From 0{40} Mon Sep 17 00:00:00 2001": r"(From 0{40} Mon Sep 17 00:00:00 2001)\n",
+    "From: NAME <ADDRESS>": r"From: ([A-Za-z0-9][A-Za-z0-9 _-]* <[^<>\s]+>)\n",
+    "Date: DATE": r"Date: ([^\n]+)\n",
+    "Subject: [PATCH] SUBJECT": r"Subject: \[PATCH\] ([^\n]+(?:\n [^\n]+)*)\n\n",
+}
 _SUBJECT = "Subject: [PATCH] "
-_STARTS = (_FIRST_LINE, "From: ", "Date: ", _SUBJECT)
 _SUBJECT_WIDTH = 78
-_WORD = 60
-_LONGEST_LINE = 998
-_DIFF = b"\ndiff --git "
-_AUTHOR = re.compile(r"[A-Za-z0-9][A-Za-z0-9 _-]* <[^<>\s]+>")
+# What `git am` leaves as it is: it takes tags and "re:" off, and decodes "=?".
+_SUBJECT_KEPT = re.compile(
+    r"(?!re:|[\[:]|.*=\?)[^ ]{1,60}(?: [^ ]{1,60})*", re.IGNORECASE
+)
+# git encodes any other line, and each version its own way.
+_LINE = re.compile(r"(?:[ -~]{0,997}[!-~])?")
+# What `git am` takes for something else than a line of a body.
+_BREAKS = re.compile(r"---|diff -|Index: |>?From |\[PATCH\]\s|(?i:From|Date|Subject):")
 _TRAILER = re.compile(r"([A-Za-z][A-Za-z0-9-]*): (\S.*)")
-# What `git am` takes off a subject, or takes for something else in a body.
-_STRIPPED = re.compile(r"re:|[\[: ]", re.IGNORECASE)
-_BREAKS = re.compile(r"---|diff -|Index: |>?From |\[PATCH\]\s")
-_IN_BODY_HEADER = re.compile(r"(From|Date|Subject):", re.IGNORECASE)
 
 
 class PatchFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,33 +59,32 @@ class PatchFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse(data: bytes, name: str = "patch") -> PatchFile:
-    """Read one patch.
-
-    Args:
-        data: its bytes.
-        name: the file that they come from, for errors.
+    """Read one patch, called ``name`` in errors.
 
     Raises:
         Malformed: anything but the canonical form, with file and line.
     """
     head, sections = _apart(data, name)
-    lines = _ascii(head, name)
-    for number, (line, start) in enumerate(zip(lines, _STARTS), 1):
-        if not line.startswith(start):
-            _bad(name, number, f"expected '{start}...'")
-    author, date = lines[1][len("From: ") :], lines[2][len("Date: ") :]
-    if not _AUTHOR.fullmatch(author):
-        _bad(name, 2, "expected 'From: NAME <ADDRESS>'")
+    text = head.decode("latin-1")
+    for number, line in enumerate(text.split("\n"), 1):
+        if not _LINE.fullmatch(line):
+            what = "a line is plain ASCII, at most 998 characters, without white space"
+            raise Malformed(name, number, f"{what} at its end")
+    values, at = [], 0
+    for what, pattern in _HEAD.items():
+        match = re.compile(pattern).match(text, at)
+        if not match:
+            raise Malformed(name, text.count("\n", 0, at) + 1, f"expected '{what}'")
+        values.append(match[1])
+        at = match.end()
+    _, author, date, subject = values
+    subject = subject.replace("\n ", " ")
     if canonical_date(date) != date:
-        _bad(name, 3, "expected a date as git writes it")
-    # A subject that goes on does so on lines that begin with a space.
-    end = next(n for n, line in enumerate([*lines, ""]) if n > 3 and line[:1] != " ")
-    subject = " ".join([lines[3][len(_SUBJECT) :], *(t[1:] for t in lines[4:end])])
-    if _STRIPPED.match(subject) or "=?" in subject:
-        _bad(name, 4, "git am would take the subject's beginning off")
-    if any(not 0 < len(word) <= _WORD for word in subject.split(" ")):
-        _bad(name, 4, f"a subject has single spaces and words of at most {_WORD}")
-    body, trailers = _body(lines[end + 1 : -1], end + 2, name)
+        raise Malformed(name, 3, "expected a date as git writes it")
+    if not _SUBJECT_KEPT.fullmatch(subject):
+        what = "git am takes a subject without [TAG] or re:, of single spaces"
+        raise Malformed(name, 4, f"{what} and words of at most 60 characters")
+    body, trailers = _message(text[at:], text.count("\n", 0, at) + 1, name)
     patch_file = PatchFile(
         subject=subject,
         date=date,
@@ -92,7 +95,7 @@ def parse(data: bytes, name: str = "patch") -> PatchFile:
     )
     if (written := joined(patch_file)) != data:
         number = os.path.commonprefix([written, data]).count(b"\n") + 1
-        _bad(name, number, "git writes this line otherwise")
+        raise Malformed(name, number, "git writes this line otherwise")
     return patch_file
 
 
@@ -118,7 +121,8 @@ def joined(patch_file: PatchFile) -> bytes:
         break_long_words=False,
         break_on_hyphens=False,
     )
-    head = f"{_FIRST_LINE}\nFrom: {patch_file.author}\nDate: {patch_file.date}\n{subject}\n\n"
+    first = f"From {diff.ZEROS} Mon Sep 17 00:00:00 2001\n"
+    head = f"{first}From: {patch_file.author}\nDate: {patch_file.date}\n{subject}\n\n"
     text = f"{head}{_text(patch_file)}\n\n".encode("utf-8", "surrogatepass")
     return text + b"".join(section.text for section in patch_file.sections)
 
@@ -135,12 +139,10 @@ def parse_control(data: bytes, name: str = "diff") -> tuple[str, tuple[Section, 
         Malformed: there is no text, or the diff is not canonical.
     """
     head, sections = _apart(b"\n" + data, name, first=0)
-    try:
-        why = head.decode("utf-8").strip()
-    except UnicodeDecodeError:
-        _bad(name, 1, "the explanation is not UTF-8")
-    if not why:
-        _bad(name, 1, "a control begins with the text that explains it")
+    why = head.decode("utf-8", "replace").strip()
+    if not why or "\ufffd" in why:
+        what = "a control begins with the text that explains it, in UTF-8"
+        raise Malformed(name, 1, what)
     return why, sections
 
 
@@ -157,9 +159,14 @@ def canonical_date(text: str) -> str:
 
 def _apart(data: bytes, name: str, first: int = 1) -> tuple[bytes, tuple[Section, ...]]:
     """What stands before the diff, and its sections."""
-    head, found, _ = whole(data, name).partition(_DIFF)
+    if len(data) > MAX_BYTES:
+        raise Malformed(name, 0, f"larger than {MAX_BYTES} bytes")
+    head, found, _ = data.partition(b"\ndiff --git ")
+    number = data.count(b"\n")
+    if data and not data.endswith(b"\n"):
+        raise Malformed(name, number + 1, "the file does not end with a newline")
     if not found:
-        _bad(name, data.count(b"\n") or 1, "there is no diff")
+        raise Malformed(name, number or 1, "there is no diff")
     number = head.count(b"\n") + first + 1
     return head + b"\n", diff.parse(data[len(head) + 1 :], name, number)
 
@@ -169,40 +176,24 @@ def _text(patch_file: PatchFile) -> str:
     return "\n\n".join(filter(None, [patch_file.body, trailers]))
 
 
-def _bad(name: str, number: int, what: str) -> NoReturn:
-    raise Malformed(name, number, what)
-
-
-def _ascii(head: bytes, name: str) -> list[str]:
-    """The lines of a message; git encodes others, and each version its own way."""
-    lines = head.decode("latin-1").split("\n")[:-1]
-    for number, line in enumerate(lines, 1):
-        if not (line.isascii() and (line.isprintable() or not line)):
-            _bad(name, number, "the message has a character that is not plain ASCII")
-        if len(line) > _LONGEST_LINE:
-            _bad(name, number, f"the line is longer than {_LONGEST_LINE} characters")
-        if line != line.rstrip():
-            _bad(name, number, "the line ends with white space")
-    if len(lines) < len(_STARTS) + 2:
-        _bad(name, len(lines), "expected headers, a message and a blank line")
-    return lines
-
-
-def _body(
-    lines: list[str], first: int, name: str
+def _message(
+    text: str, first: int, name: str
 ) -> tuple[str, tuple[tuple[str, str], ...]]:
     """The body, and the trailers in its last paragraph."""
-    for number, line in enumerate(lines, first):
-        if _BREAKS.match(line) or (number == first and _IN_BODY_HEADER.match(line)):
-            _bad(name, number, "git am would not take this line for the message")
-    paragraphs = "\n".join(lines).split("\n\n")
-    if not all(text and text == text.strip("\n") for text in paragraphs):
-        _bad(name, first, "a message has paragraphs, and one blank line between two")
-    last = paragraphs[-1].split("\n")
-    found = [match.groups() for line in last if (match := _TRAILER.fullmatch(line))]
-    if len(found) == len(last):
-        return "\n\n".join(paragraphs[:-1]), tuple(found)
-    if any(key in KNOWN_TRAILERS for key, _ in found):
-        number = first + len(lines) - len(last)
-        _bad(name, number, "a line stands among the trailers but is none")
-    return "\n".join(lines), ()
+    *paragraphs, last, end = text.split("\n\n") if "\n\n" in text else ("", "x")
+    if end or not all(p and p == p.strip("\n") for p in (*paragraphs, last)):
+        what = "a message has paragraphs, and one blank line after each"
+        raise Malformed(name, first, what)
+    for number, line in enumerate(text.split("\n"), first):
+        if _BREAKS.match(line):
+            raise Malformed(
+                name, number, "git am would not take this line for the body"
+            )
+    found = [_TRAILER.fullmatch(line) for line in last.split("\n")]
+    trailers = tuple(match.groups() for match in found if match)
+    if len(trailers) == len(found):
+        return "\n\n".join(paragraphs), trailers
+    if any(key in KNOWN_TRAILERS for key, _ in trailers):
+        number = first + text.count("\n") - 1 - len(found)
+        raise Malformed(name, number, "a line stands among the trailers but is none")
+    return text[:-2], ()

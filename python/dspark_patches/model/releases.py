@@ -16,13 +16,11 @@ from ..errors import BadInput, Usage
 
 
 class Release(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One SGLang release that we support.
+    """One SGLang release that we support, called by its ``tag``.
 
     Attributes:
-        tag: the release's name, such as ``v0.5.16``.
         version: its version in the package registry.
         wheel: the full file name of the one wheel that stands for the release.
-        requires_python: the Python versions that the release supports.
         commit: the tag's commit; empty where it is not known.
     """
 
@@ -41,10 +39,7 @@ def data_root() -> Path:
 
 
 def load(path: Path | None = None) -> dict[str, Release]:
-    """Every release by name, oldest first.
-
-    Args:
-        path: the table to read; ours unless told.
+    """Every release by name, oldest first, from our own table unless told.
 
     Raises:
         BadInput: the table is missing or not of the expected form.

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 import msgspec
 
-from ..errors import Usage
-from ..lines import Malformed, read
+from ..errors import Malformed, Usage
+from ..files import read
 from . import patch_file as patch_files
 from .diff import ZEROS, Section
 from .patch_file import PatchFile
@@ -18,7 +18,7 @@ from .releases import Release, series_dir
 
 _NAME = re.compile(r"(\d{4})-[a-z0-9]+(?:-[a-z0-9]+)*", re.ASCII)
 _TEST_FOLDERS = ("test/", "python/sglang/test/")
-_OTHERS = ("controls", "lock.toml")
+_Parsed = TypeVar("_Parsed")
 
 
 class Control(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,16 +83,11 @@ def in_wheels(path: str) -> bool:
 
 
 def load(release: Release, folder: Path | None = None) -> Series:
-    """Read a release's series.
-
-    Args:
-        release: the release.
-        folder: where its patches lie; our own unless told.
+    """Read a release's series from ``folder``, our own unless told.
 
     Raises:
         Usage: the release has no series.
-        Malformed: a patch or control is broken, or two have one number;
-            names the first of what :func:`scan` finds.
+        Malformed: a patch or control is broken, or two patches have one number.
     """
     series, failures = scan(release, folder)
     if failures:
@@ -110,32 +105,23 @@ def scan(
     """
     folder = folder or series_dir(release)
     failures: list[Malformed] = []
-    files = _numbered(folder, ".patch", failures)
-    if not files and not failures:
+    controls: dict[int, tuple[Control, ...]] = {}
+    parsed = _parsed(folder, "controls", ".diff", patch_files.parse_control, failures)
+    for number, name, (why, sections) in parsed:
+        one = Control(number=number, name=name, why=why, sections=sections)
+        controls[number] = (*controls.get(number, ()), one)
+    patches = tuple(
+        Patch(number=number, name=name, file=file, controls=controls.get(number, ()))
+        for number, name, file in _parsed(
+            folder, "", ".patch", patch_files.parse, failures
+        )
+    )
+    if not patches and not failures:
         raise Usage(
             f"{release.tag} has no series",
             next_step="name a release that has patches below patches/",
         )
-    controls = _controls(folder, {number for number, _ in files}, failures)
-    patches = []
-    taken: dict[int, str] = {}
-    for number, path in files:
-        name = _name(path, folder)
-        if number in taken:
-            what = f"{taken[number]} has the number {number:04} as well"
-            failures.append(Malformed(name, 0, what))
-        taken.setdefault(number, name)
-        try:
-            patch_file = patch_files.parse(read(path, name), name)
-        except Malformed as failure:
-            failures.append(failure)
-            continue
-        own = tuple(control for control in controls if control.number == number)
-        patches.append(
-            Patch(number=number, name=path.stem, file=patch_file, controls=own)
-        )
-    series = Series(release=release.tag, folder=folder, patches=tuple(patches))
-    return series, tuple(failures)
+    return Series(release=release.tag, folder=folder, patches=patches), tuple(failures)
 
 
 def added_paths(series: Series) -> set[str]:
@@ -150,15 +136,8 @@ def chain(series: Series, release: Mapping[str, str] | None = None) -> dict[str,
 
     Each section must begin with the blob that the one before it left, and the
     first with the release's blob, so each hunk lands where it was written for.
-
-    Args:
-        series: the series.
-        release: the release's blob id of every path that the series edits; leave it
-            out to take the series' own word for it.
-
-    Returns:
-        For each path that the series touches, its blob before and after;
-        zeros stand for no file.
+    ``release`` has that blob for every path that the series edits; without it the
+    series' own word is taken. Zeros stand for no file.
 
     Raises:
         Malformed: a section does not continue the chain.
@@ -167,12 +146,8 @@ def chain(series: Series, release: Mapping[str, str] | None = None) -> dict[str,
     for patch in series.patches:
         for section in patch.file.sections:
             link = links.get(section.path)
-            if link:
-                before = link.new
-            elif release is None:
-                before = section.old
-            else:
-                before = release.get(section.path, ZEROS)
+            known = section.old if release is None else release.get(section.path, ZEROS)
+            before = link.new if link else known
             if section.old != before:
                 raise Malformed(
                     f"{series.release}/{patch.name}.patch",
@@ -181,8 +156,8 @@ def chain(series: Series, release: Mapping[str, str] | None = None) -> dict[str,
                     f"{'an earlier patch leaves' if link else 'the release has'} {before}",
                     cause="the patch was written for another state of that file",
                 )
-            first = link.old if link else section.old
-            links[section.path] = Link(old=first, new=section.new)
+            old = link.old if link else section.old
+            links[section.path] = Link(old=old, new=section.new)
     return links
 
 
@@ -197,41 +172,29 @@ def blobs_after(series: Series, number: int) -> dict[str, str]:
     return before | {s.path: s.new for each in sections for s in each}
 
 
-def _name(path: Path, folder: Path) -> str:
-    return path.relative_to(folder.parent).as_posix()
-
-
-def _numbered(
-    folder: Path, suffix: str, failures: list[Malformed], root: Path | None = None
-) -> list[tuple[int, Path]]:
-    files = []
-    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
-        if path.name in _OTHERS:
+def _parsed(
+    folder: Path,
+    inside: str,
+    suffix: str,
+    parse: Callable[[bytes, str], _Parsed],
+    failures: list[Malformed],
+) -> Iterator[tuple[int, str, _Parsed]]:
+    """Number, stem and content of the sound files in a part of a series' folder."""
+    place, taken = folder / inside, {}
+    for path in sorted(place.iterdir()) if place.is_dir() else ():
+        if path.name in ("controls", "lock.toml"):
             continue
-        match = _NAME.fullmatch(path.stem)
-        if match and path.suffix == suffix:
-            files.append((int(match[1]), path))
-        else:
-            what = f"does not belong here; expected NNNN-SLUG{suffix}"
-            failures.append(Malformed(_name(path, root or folder), 0, what))
-    return files
-
-
-def _controls(
-    folder: Path, numbers: set[int], failures: list[Malformed]
-) -> list[Control]:
-    controls = []
-    files = _numbered(folder / "controls", ".diff", failures, folder)
-    for number, path in files:
-        name = _name(path, folder)
-        if number not in numbers:
-            failures.append(Malformed(name, 0, f"there is no patch {number:04}"))
+        name = path.relative_to(folder.parent).as_posix()
         try:
-            why, sections = patch_files.parse_control(read(path, name), name)
+            match = _NAME.fullmatch(path.stem)
+            if not match or path.suffix != suffix:
+                what = f"does not belong here; expected NNNN-SLUG{suffix}"
+                raise Malformed(name, 0, what)
+            if inside and not any(folder.glob(f"{match[1]}-*.patch")):
+                raise Malformed(name, 0, f"there is no patch {match[1]}")
+            other = taken.setdefault(match[1], name)
+            if other != name and not inside:
+                raise Malformed(name, 0, f"{other} has the number {match[1]} as well")
+            yield int(match[1]), path.stem, parse(read(path, name), name)
         except Malformed as failure:
             failures.append(failure)
-            continue
-        controls.append(
-            Control(number=number, name=path.stem, why=why, sections=sections)
-        )
-    return controls

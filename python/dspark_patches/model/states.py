@@ -7,13 +7,12 @@ from pathlib import Path
 
 import msgspec
 
-from .diff import ZEROS, Section
-from .patching import forward
+from .diff import ZEROS, Section, forward
 from .series import Series
 
 Content = bytes | None
 # Finds a release's file by its path and blob id; None where it is not at hand.
-Find = Callable[[str, str], bytes | None]
+Find = Callable[[str, str], Content]
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,50 +24,47 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
     section: Section
     known: bool
-    before: bytes | None = None
-    after: bytes | None = None
+    before: Content = None
+    after: Content = None
 
 
 Steps = dict[str, tuple[Step, ...]]
 
 
+def step(section: Section, files: dict[str, Content], find: Find, source: str) -> Step:
+    """What a section of ``source`` does; ``files``, as they are by now, follow.
+
+    Raises:
+        Conflict: the file is not the one that the section was written for.
+    """
+    path = section.path
+    before = files[path] if path in files else find(path, section.old)
+    if before is None and section.old != ZEROS and path not in files:
+        return Step(section=section, known=False)
+    files[path] = forward(before, section, source)
+    return Step(section=section, known=True, before=before, after=files[path])
+
+
 def steps(series: Series, find: Find) -> Steps:
     """Every patch's steps on the release, by the patch's name.
-
-    Args:
-        series: the series.
-        find: finds the release's files.
 
     Raises:
         Conflict: a file is not what the series was written for.
     """
-    now: dict[str, bytes | None] = {}
-    lost: set[str] = set()
-    found: Steps = {}
-    for patch in series.patches:
-        made = []
-        for section in patch.file.sections:
-            path = section.path
-            if path not in now:
-                new = section.old == ZEROS
-                now[path] = None if new else find(path, section.old)
-                if now[path] is None and not new:
-                    lost.add(path)
-            if path in lost:
-                made.append(Step(section=section, known=False))
-                continue
-            before, now[path] = now[path], forward(now[path], section)
-            made.append(
-                Step(section=section, known=True, before=before, after=now[path])
-            )
-        found[patch.name] = tuple(made)
-    return found
+    files: dict[str, Content] = {}
+    return {
+        patch.name: tuple(
+            step(section, files, find, f"{series.release}/{patch.name}")
+            for section in patch.file.sections
+        )
+        for patch in series.patches
+    }
 
 
 def in_folder(root: Path) -> Find:
     """Find a release's files below ``root``, which holds ``python/sglang``."""
 
-    def find(path: str, blob: str) -> bytes | None:
+    def find(path: str, blob: str) -> Content:
         file = root / path
         return file.read_bytes() if file.is_file() else None
 

@@ -11,7 +11,7 @@ from ..installs.confined import Confined
 from ..installs.locate import Target
 from ..installs.repository import Repository
 from ..model.diff import ZEROS
-from ..model.patching import lines_of
+from ..model.hunks import lines_of
 
 # A file of the same name is the same file when it has this part of its lines.
 _ALIKE = 0.5

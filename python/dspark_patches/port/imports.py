@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
-from ..model.patching import lines_of
+from ..model.hunks import lines_of
 
 _WIDTH = 88
 

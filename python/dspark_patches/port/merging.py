@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from ..git import Git
-from ..model.patching import lines_of
+from ..model.hunks import lines_of
 from ..model.states import Content
 from . import imports
 

@@ -19,7 +19,7 @@ from typing import Literal
 import msgspec
 
 from ..model.diff import ZEROS, Section, blob_id, hunks
-from ..model.patching import lines_of, sides
+from ..model.hunks import lines_of, sides
 from ..model.states import Step
 from .imports import imported, parse, statements
 from .merging import merge, places

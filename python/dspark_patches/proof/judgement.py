@@ -1,8 +1,4 @@
-"""What counts as proof: red for the right reason, then green.
-
-Pure judgement over what became of the tests in each tree; nothing here runs
-anything.
-"""
+"""What counts as proof: red for the right reason, then green."""
 
 from __future__ import annotations
 
@@ -14,18 +10,14 @@ import msgspec
 from ..findings import Finding
 from ..model.series import Patch, Series, added_paths, in_wheels, is_test
 from ..trees.make import PATCHED, PRISTINE, tree_of
-from .outcomes import Fault, Outcome
-from .runner_child import selects
+from .outcomes import Fault, Outcome, names
 
 # A test that cannot even be loaded says nothing about the code under test.
 _NEVER = {"ImportError", "SyntaxError"}
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """The tests' outcomes, by test id, in one tree of a release.
-
-    ``seconds`` is the time of building the tree and running the tests.
-    """
+    """The tests' outcomes by test id in one tree, and what building and running took."""
 
     release: str
     tree: str
@@ -42,10 +34,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 class TestProof(msgspec.Struct, frozen=True, kw_only=True):
     """What was seen of one test that a patch names.
 
-    Attributes:
-        red_on: the trees on which it failed for the right reason.
-        reason: why it failed on the first of them; if there is none, what
-            became of it on each tree.
+    It is ``red_on`` trees where it failed for the right reason; the ``reason`` is that
+    on the first of them, or else what became of it on each tree.
     """
 
     id: str
@@ -67,25 +57,35 @@ class PatchProof(msgspec.Struct, frozen=True, kw_only=True):
     left_out: tuple[str, ...]
 
 
+Judgement = tuple[tuple[PatchProof, ...], tuple[Finding, ...]]
+
+
 def right_reason(outcome: Outcome) -> bool:
     """Whether a test failed because of the code that was released.
 
     Every fault must be an assertion of the test, or an exception that arose
     in released code; never one of loading, nor of a class's or module's setup.
     """
-    return bool(outcome.faults) and all(map(_is_right, outcome.faults))
+
+    def right(fault: Fault) -> bool:
+        if fault.fixture or _NEVER.intersection(fault.bases):
+            return False
+        released = fault.frame.startswith("python/sglang/") and not is_test(fault.frame)
+        return released or "AssertionError" in fault.bases
+
+    return bool(outcome.faults) and all(map(right, outcome.faults))
 
 
-def judge(
-    loaded: Series, runs: Mapping[str, Run]
-) -> tuple[tuple[PatchProof, ...], tuple[Finding, ...]]:
+def judge(loaded: Series, runs: Mapping[str, Run]) -> Judgement:
     """Judge a series by the runs of its trees, given by tree name."""
     proofs, findings = [], []
-    added = added_paths(loaded)
+    added, patched = added_paths(loaded), runs[PATCHED]
+    unnamed = dict(patched.outcomes)
     for patch in loaded.patches:
         evidence = [runs[PRISTINE], *(runs[tree_of(c)] for c in patch.controls)]
-        tests = _tests(patch, evidence, runs[PATCHED])
-        left_out = (s.path for s in patch.file.sections if not in_wheels(s.path))
+        own = {name: o for name, o in patched.outcomes.items() if names(patch, name)}
+        tests = tuple(_test(name, evidence, own[name]) for name in own)
+        paths = (s.path for s in patch.file.sections)
         proofs.append(
             PatchProof(
                 release=loaded.release,
@@ -94,55 +94,24 @@ def judge(
                 red=_is_red(patch, tests),
                 green=bool(tests) and all(test.green for test in tests),
                 tests=tests,
-                left_out=tuple(path for path in left_out if path not in added),
+                left_out=tuple(p for p in paths if not (in_wheels(p) or p in added)),
             )
         )
-        found = (*_general(patch, tests), *_per_test(tests, evidence, runs[PATCHED]))
-        findings += (
-            Finding(
-                release=loaded.release,
-                patch=patch.name,
-                file=f"patches/{loaded.release}/{patch.name}.patch",
-                what=what,
-                hint=hint,
-                detail=detail,
-            )
-            for what, hint, detail in found
-        )
-    return tuple(proofs), (*findings, *_unnamed(loaded, runs[PATCHED]))
+        file = f"patches/{loaded.release}/{patch.name}.patch"
+        about = dict(release=loaded.release, patch=patch.name, file=file)
+        for what, hint, detail in _amiss(patch, tests, evidence, patched):
+            findings.append(Finding(what=what, hint=hint, detail=detail, **about))
+        for name in own:
+            unnamed.pop(name, None)
+    for name, outcome in unnamed.items():
+        about = dict(file=name.split("::")[0], detail=outcome.detail)
+        hint = "name it in the Regression-Test trailer of the patch that it proves"
+        what = f"no patch names {name}"
+        findings.append(Finding(release=loaded.release, what=what, hint=hint, **about))
+    return tuple(proofs), tuple(findings)
 
 
-def _unnamed(loaded: Series, patched: Run) -> Iterable[Finding]:
-    """Tests that the series adds and that no patch names."""
-    selectors = [selector for patch in loaded.patches for selector in patch.tests]
-    for name, outcome in patched.outcomes.items():
-        if not any(selects(selector, name) for selector in selectors):
-            yield Finding(
-                release=loaded.release,
-                file=name.split("::")[0],
-                what=f"no patch names {name}",
-                hint="name it in the Regression-Test trailer of the patch "
-                "that it proves",
-                detail=outcome.detail,
-            )
-
-
-def _is_right(fault: Fault) -> bool:
-    if fault.fixture or _NEVER.intersection(fault.bases):
-        return False
-    released = fault.frame.startswith("python/sglang/") and not is_test(fault.frame)
-    return "AssertionError" in fault.bases or released
-
-
-def _tests(patch: Patch, evidence: list[Run], patched: Run) -> tuple[TestProof, ...]:
-    return tuple(
-        _test(name, evidence, outcome.status == "passed")
-        for name, outcome in patched.outcomes.items()
-        if any(selects(selector, name) for selector in patch.tests)
-    )
-
-
-def _test(name: str, evidence: list[Run], green: bool) -> TestProof:
+def _test(name: str, evidence: list[Run], patched: Outcome) -> TestProof:
     seen = {run.tree: run.outcome(name) for run in evidence}
     red_on = tuple(tree for tree, outcome in seen.items() if right_reason(outcome))
     everywhere = "; ".join(f"{tree}: {outcome}" for tree, outcome in seen.items())
@@ -151,7 +120,7 @@ def _test(name: str, evidence: list[Run], green: bool) -> TestProof:
         red=bool(red_on),
         red_on=red_on,
         reason=str(seen[red_on[0]]) if red_on else everywhere,
-        green=green,
+        green=patched.status == "passed",
     )
 
 
@@ -163,9 +132,10 @@ def _is_red(patch: Patch, tests: tuple[TestProof, ...]) -> bool:
     return any(PRISTINE in test.red_on for test in tests)
 
 
-def _general(
-    patch: Patch, tests: tuple[TestProof, ...]
+def _amiss(
+    patch: Patch, tests: tuple[TestProof, ...], evidence: list[Run], patched: Run
 ) -> Iterable[tuple[str, str, str]]:
+    """What keeps a patch from being proven, what helps, and what was seen."""
     red_on = {tree for test in tests for tree in test.red_on}
     if not patch.tests:
         yield "the patch names no test", "add a Regression-Test trailer", ""
@@ -179,18 +149,13 @@ def _general(
         if tree_of(control) not in red_on:
             what = f"control {control.name} makes none of its tests fail"
             yield what, "drop the control, or add the test that it calls for", ""
-
-
-def _per_test(
-    tests: tuple[TestProof, ...], evidence: list[Run], patched: Run
-) -> Iterable[tuple[str, str, str]]:
     for test in tests:
         if not test.red:
-            seen = {run.tree: run.outcome(test.id) for run in evidence}
-            faulty = [f"{t}:\n{o.detail}" for t, o in seen.items() if o.faults]
+            seen = ((run.tree, run.outcome(test.id)) for run in evidence)
+            faulty = "\n\n".join(f"{t}:\n{o.detail}" for t, o in seen if o.faults)
             what = f"{test.id} is not red for the right reason: {test.reason}"
             hint = "it must fail by assertion, or in released code, without the patch"
-            yield what, hint, "\n\n".join(faulty)
+            yield what, hint, faulty
         if not test.green:
             outcome = patched.outcomes[test.id]
             what = f"{test.id} is not green: {outcome}"

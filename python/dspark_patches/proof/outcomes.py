@@ -8,18 +8,16 @@ from typing import Literal
 import msgspec
 
 from ..errors import Precondition
-
-_OUTPUT_KEPT = 20_000
+from ..model.series import Patch
+from .runner_child import OUTPUT_KEPT, selects
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
     """One exception, or one way in which a test could not end.
 
     Attributes:
-        type: the exception's class name.
-        message: what it says, after the subtest that it arose in, if any.
-        releases: the names of that class and all its releases; empty when there was
-            no exception, as after a crash.
+        bases: the names of the exception's class and its bases; empty when there
+            was no exception, as after a crash.
         frame: the innermost frame's file, relative to the tree; empty outside.
         fixture: ``setUpClass`` and the like, ``collection``, or ``process``;
             empty when the test itself raised.
@@ -38,11 +36,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.type}{where}" + (f": {lines[0]}" if lines else "")
 
 
-class _Told(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
-    """One line of the report."""
-
-
-class Outcome(_Told, tag="outcome"):
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """The end of one test, ``PATH::CLASS.TEST``.
 
     A file that could not be loaded and a selector that matches nothing stand
@@ -74,26 +68,9 @@ class Outcome(_Told, tag="outcome"):
         return f"skipped: {self.skipped}" if self.skipped else "passed"
 
 
-class _Elsewhere(_Told, tag="elsewhere"):
-    """sglang was found elsewhere than in the tree under test."""
-
-    found: str
-
-
-class _Plan(_Told, tag="plan"):
-    """The tests that are about to run."""
-
-    ids: tuple[str, ...]
-
-
-class _Start(_Told, tag="start"):
-    """A test begins; ``at`` is how much the process had printed by then."""
-
-    id: str = ""
-    at: int = 0
-
-
-_LINE = msgspec.json.Decoder(Outcome | _Elsewhere | _Plan | _Start)
+def names(patch: Patch, test: str) -> bool:
+    """Whether a patch names the test with this id."""
+    return any(selects(selector, test) for selector in patch.tests)
 
 
 def read(
@@ -102,7 +79,8 @@ def read(
     """One outcome for every test that was selected.
 
     Args:
-        report: what the process reported; a line that a kill cut short is dropped.
+        report: what the process reported: the last line of a test counts, and one that
+            a kill cut short is dropped.
         output: all that it printed.
         selectors: what was asked of it.
         ending: how the process ended, for the tests that it did not report.
@@ -110,45 +88,26 @@ def read(
     Raises:
         Precondition: sglang was not the tree's.
     """
-    found: dict[str, Outcome] = {}
-    pending = dict.fromkeys(selectors)
-    # Until the tests are known, what is printed is about all of them.
-    running: _Start | None = _Start()
-    for line in map(_LINE.decode, report.split(b"\n")[:-1]):
-        if isinstance(line, _Elsewhere):
-            raise Precondition(
-                f"the tests would run against {line.found}",
-                cause="sglang was expected in the tree under test",
-                next_step="use a Python environment without an sglang of its own",
-            )
-        if isinstance(line, _Plan):
-            pending, running = dict.fromkeys(line.ids), None
-        elif isinstance(line, _Start):
-            running = line
-        else:
-            pending.pop(line.id, None)
-            if running and running.id == line.id:
-                running = None
-            found[line.id] = _joined(found.get(line.id), line)
-    for name in pending:
-        found[name] = _unreported(name, running, output, ending)
+    decoder = msgspec.json.Decoder(Outcome)
+    found = {one.id: one for one in map(decoder.decode, report.split(b"\n")[:-1])}
+    if "" in found:
+        raise Precondition(
+            f"the tests would run against {found[''].faults[0].message}",
+            cause="sglang was expected in the tree under test",
+            next_step="use a Python environment without an sglang of its own",
+        )
+    for selector in selectors:
+        file = selector.partition("::")[0]
+        if not any(name == file or selects(selector, name) for name in found):
+            fault = Fault(type="Died", message="", fixture="process")
+            found[selector] = Outcome(id=selector, faults=(fault,))
+    during = ""
+    for name, one in found.items():
+        for fault in one.faults[-1:]:
+            if fault.fixture == "process":
+                died = fault.type == "Died"
+                said = output[-OUTPUT_KEPT:].decode("utf-8", "replace") if died else ""
+                fault = msgspec.structs.replace(fault, message=ending + during)
+                found[name] = Outcome(id=name, faults=(fault,), output=said)
+                during = during or f" during {name}"
     return tuple(found.values())
-
-
-def _joined(before: Outcome | None, more: Outcome) -> Outcome:
-    """A fixture's fault comes apart from the test's own outcome."""
-    if before is None:
-        return more
-    return msgspec.structs.replace(before, faults=before.faults + more.faults)
-
-
-def _unreported(
-    name: str, running: _Start | None, output: bytes, ending: str
-) -> Outcome:
-    died = running is not None and running.id in ("", name)
-    if running and not died:
-        ending = f"{ending} during {running.id}"
-    kind = "Died" if died else "NotRun"
-    fault = Fault(type=kind, message=ending, fixture="process")
-    said = output[running.at :][-_OUTPUT_KEPT:] if died else b""
-    return Outcome(id=name, faults=(fault,), output=said.decode("utf-8", "replace"))

@@ -48,7 +48,8 @@ PRELOAD = (
 )
 
 _PACKAGE = Path(__file__).resolve().parent
-_DUMP_GRACE = 10.0
+# A process that is too late shows where it stands, and ends, by itself.
+_GRACE = 60.0
 
 # A device that is not there hides those that are. SGLang's test_utils reads the
 # first character as a digit, so it cannot be the usual empty value.
@@ -71,10 +72,8 @@ def run(
     Args:
         tree: the tree under test, a folder that holds ``python/sglang``.
         selectors: ``PATH[::CLASS[.TEST]]``, paths relative to the tree.
-        python: the interpreter to run them with.
         timeout: seconds for the whole process, importing included.
-        server: the process to fork from, whose interpreter then counts; a new
-            one that has loaded nothing unless told.
+        server: the process to fork from, whose interpreter then counts.
 
     Raises:
         Precondition: the interpreter does not start, or it imports an sglang
@@ -88,19 +87,20 @@ def run(
         report, log = Path(scratch, "report"), Path(scratch, "log")
         report.touch()
         log.touch()
-        job = dict(tree=str(tree), report=str(report), log=str(log))
+        job = dict(tree=str(tree), report=str(report), log=str(log), timeout=timeout)
         # The tests' temporary files go when ours do.
-        environ = environment(tree, server.python) | {"TMPDIR": scratch}
-        ending = server.run(job | dict(selectors=list(selectors), env=environ), timeout)
-        return outcomes.read(report.read_bytes(), log.read_bytes(), selectors, ending)
+        job["env"] = environment(tree, server.python) | {"TMPDIR": scratch}
+        ending = server.run(job | {"selectors": list(selectors)}, timeout)
+        output = log.read_bytes()
+        if ending.endswith(" 1") and b"Timeout (" in output:
+            ending = f"the tests' process hung: no end after {timeout:g} seconds"
+        return outcomes.read(report.read_bytes(), output, selectors, ending)
 
 
 class Server:
     """A process that forks once for each run, for as long as the context.
 
-    Args:
-        python: its interpreter.
-        preload: modules that it loads first; one that fails to is left out.
+    It loads the modules of ``preload`` first; one that fails to is left out.
 
     Raises:
         Precondition: the interpreter does not start.
@@ -142,46 +142,38 @@ class Server:
 
     def kill(self) -> None:
         """End it and what runs in it; a run that another thread awaits ends too."""
-        for leader in filter(None, (self._child, self._process.pid)):
+        for leader in filter(None, (self._child, self.pid)):
             _kill(leader)
 
     def run(self, job: dict[str, Any], timeout: float) -> str:
         """Run one job, and tell how its process ended."""
         with suppress(BrokenPipeError):
             self._process.stdin.write(json.dumps(job).encode() + b"\n")
-        self._child = int(self._answer(timeout) or 0)
-        status = self._answer(timeout) if self._child else b""
+        self._child = int(self._answer(timeout + _GRACE) or 0)
         try:
-            return _ending(int(status)) if status else self._overdue(timeout)
+            status = self._answer(timeout + _GRACE) if self._child else b""
+            if not status:
+                self.kill()
+                status = self._process.wait()
+                return f"the process to fork from ended with status {status}"
         finally:
             self._child = 0
+        if int(status) < 0:
+            name = signal.Signals(-int(status)).name
+            return f"the tests' process was killed by {name}"
+        return f"the tests' process ended with status {int(status)}"
 
     def _answer(self, seconds: float) -> bytes:
         """The next line that it writes; none when it ended or time is up."""
         ready, _, _ = select.select([self._process.stdout], [], [], seconds)
         return self._process.stdout.readline() if ready else b""
 
-    def _overdue(self, timeout: float) -> str:
-        with suppress(subprocess.TimeoutExpired):
-            # One that closed its end is about to be gone.
-            status = self._process.wait(0.1)
-            if self._child:
-                _kill(self._child)
-            return f"the process to fork from ended with status {status}"
-        if self._child:
-            # Lets faulthandler print where every thread stands.
-            os.kill(self._child, signal.SIGABRT)
-            if not self._answer(_DUMP_GRACE):
-                _kill(self._child)
-                self._answer(_DUMP_GRACE)
-        return f"the tests' process hung: no end after {timeout:g} seconds"
-
 
 def environment(tree: Path | None, python: str = sys.executable) -> dict[str, str]:
     """The environment that makes ``tree`` the sglang that Python imports.
 
-    No setting of the user's reaches the tests. A GPU stays out of sight, as
-    on upstream's CPU runners, and one thread is fastest for tiny tensors.
+    A GPU stays out of sight, as on upstream's CPU runners, and one thread is
+    fastest for tiny tensors.
     """
     path = [str(tree / "python")] if tree else []
     if _lacks_torchvision(python):
@@ -210,12 +202,6 @@ def _lacks_torchvision(python: str) -> bool:
     except OSError as error:
         raise Precondition(f"{python} does not start", cause=str(error)) from error
     return done.returncode != 0
-
-
-def _ending(status: int) -> str:
-    if status < 0:
-        return f"the tests' process was killed by {signal.Signals(-status).name}"
-    return f"the tests' process ended with status {status}"
 
 
 def _kill(leader: int) -> None:

@@ -1,21 +1,21 @@
 """Trees to run: a release or any other package, with files of a series laid over it.
 
-What is laid over is made in memory, where the blob ids of the diffs prove every
-file before and after. So a tree is written once, when all of it is known to fit.
+What is laid over is made in memory first, so that a tree is written once, when all
+of it is known to fit.
 """
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
-from ..errors import Conflict, Precondition
-from ..model import lock, series
-from ..model.diff import ZEROS, Section
-from ..model.patching import forward
+from ..errors import Precondition
+from ..model import lock, series, states
+from ..model.diff import ZEROS, Section, forward
 from ..model.releases import Release
 from ..model.series import Control, Series
+from ..model.states import Content
 from . import wheels
 from .wheels import Released
 
@@ -25,7 +25,7 @@ PATCHED = "patched"
 PACKAGE = "python/sglang"
 
 # By path, relative to the tree; None stands for no file.
-Files = dict[str, "bytes | None"]
+Files = dict[str, Content]
 
 _NOT_COPIED = shutil.ignore_patterns("__pycache__", ".dspark-patches*")
 
@@ -61,18 +61,12 @@ def make(
     root: Path,
     notify: Callable[[str], None] = lambda message: None,
 ) -> None:
-    """Make one of the trees that :func:`recipes` names, at ``root``.
-
-    Raises:
-        Precondition: the wheel cannot be had, or the tree not be written.
-        BadInput: a patch, the lock or the wheel is broken.
-        Conflict: a patch does not fit its release.
-    """
+    """Make one of the trees that :func:`recipes` names, at ``root``."""
     found = released(release, notify)
     build(root, found.package, recipes(series.load(release), found.root)[name])
 
 
-def build(root: Path, package: Path, files: Mapping[str, bytes | None]) -> None:
+def build(root: Path, package: Path, files: Mapping[str, Content]) -> None:
     """Write a tree: a copy of ``package``, and ``files`` over it.
 
     A real copy: with hard links a test that writes to a file in place would
@@ -84,7 +78,7 @@ def build(root: Path, package: Path, files: Mapping[str, bytes | None]) -> None:
     try:
         shutil.copytree(package, root / PACKAGE, symlinks=True, ignore=_NOT_COPIED)
         for path, content in files.items():
-            _lay(root, root / path, content)
+            _lay(root, path, content)
     except (OSError, shutil.Error) as error:
         raise Precondition(
             f"{package} cannot be copied to {root}",
@@ -98,10 +92,6 @@ def recipes(loaded: Series, root: Path) -> dict[str, Files]:
 
     The pristine tree has the tests and test kit; the patched one has the whole
     series; a control stands on the patches up to its own.
-
-    Args:
-        loaded: the series.
-        root: the released tree.
 
     Raises:
         Conflict: a patch or control does not fit.
@@ -118,31 +108,18 @@ def recipes(loaded: Series, root: Path) -> dict[str, Files]:
 
 
 def after(files: Files, root: Path, sections: Iterable[Section], source: str) -> Files:
-    """``files`` over the tree at ``root`` after a diff, all of it or nothing.
+    """``files`` over the tree at ``root`` after a diff of ``source``, or nothing.
 
-    Args:
-        files: what lies over the tree already.
-        root: the tree.
-        sections: the diff; edits to files that no wheel carries are left out.
-        source: the patch or control that it comes from, for errors.
+    Edits to files that no wheel carries are left out.
 
     Raises:
         Conflict: a file is not the one that the diff was written for.
     """
     made = dict(files)
     for section in sections:
-        path = section.path
-        before = made[path] if path in made else _content(root / path)
-        if before is None and section.old != ZEROS and not series.in_wheels(path):
-            continue
-        try:
-            made[path] = forward(before, section)
-        except Conflict as error:
-            raise Conflict(
-                f"{source} does not fit {path}",
-                cause=error.cause,
-                next_step="run `dspark-patches check`",
-            ) from error
+        step = states.step(section, made, states.in_folder(root), source)
+        if not step.known and series.in_wheels(section.path):
+            forward(None, section, source)
     return made
 
 
@@ -157,17 +134,14 @@ def tests(loaded: Series) -> dict[str, bytes]:
     return {path: content for path, content in found.items() if content is not None}
 
 
-def _lay(root: Path, file: Path, content: bytes | None) -> None:
+def _lay(root: Path, path: str, content: Content) -> None:
     # From the top, so that no link in the copy leads out of it.
-    for place in (*[*file.relative_to(root).parents][-2::-1], file):
-        if (root / place).is_symlink():
-            (root / place).unlink()
+    for part in (*[*PurePosixPath(path).parents][-2::-1], path):
+        if (root / part).is_symlink():
+            (root / part).unlink()
+    file = root / path
     if content is None:
         file.unlink(missing_ok=True)
         return
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(content)
-
-
-def _content(file: Path) -> bytes | None:
-    return file.read_bytes() if file.is_file() else None

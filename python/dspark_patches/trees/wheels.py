@@ -1,23 +1,18 @@
 """The released files of a release, out of its wheel and into a cache.
 
-A wheel is downloaded by pip, checked, unpacked without trust and dropped: what is
-kept is the tree in the repository's layout, ``python/sglang/...``, in a folder
-named after the wheel's hash. It appears by one rename, so that a cache entry is
-whole or absent, also when two processes prepare the same release at once.
+pip downloads a wheel, holds it to the locked hash and unpacks it. What is kept is the
+tree in the repository's layout, ``python/sglang/...``, in a folder named after the
+wheel's hash. It appears by one rename, so that a cache entry is whole or absent, also
+when two processes prepare the same release at once.
 """
 
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
-import time
-import zipfile
-import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -31,24 +26,11 @@ from ..model.releases import Release
 
 PACKAGE = "sglang"
 
-# The largest wheel so far unpacks to 123 MB.
-MAX_BYTES = 1 << 30
-
-# Compiled extensions fit one Python and one machine, and no module that the
-# regression tests import needs them; they would be half of the cache.
-_LEFT_OUT = ".so"
-
 _PREFIX = 16
-_ABANDONED_AFTER = 24 * 3600
 
 
 class Released(msgspec.Struct, frozen=True):
-    """A release's tree as released; never to be written to.
-
-    Attributes:
-        root: the folder that holds ``python/sglang``.
-        sha256: the hash of the wheel that it came from.
-    """
+    """A release's tree as released, with its wheel's hash; never to be written to."""
 
     root: Path
     sha256: str
@@ -74,31 +56,31 @@ def obtain(
 ) -> Released:
     """The released tree, from the cache or, once, from its wheel.
 
-    Args:
-        release: the release.
-        sha256: the wheel's hash as locked; empty while the release has no lock,
-            when the wheel is downloaded to learn it.
-        notify: told before something slow begins.
+    ``sha256`` is the wheel's hash as locked; while the release has no lock it is
+    empty, and the wheel is downloaded to learn it. ``notify`` is told before
+    something slow begins.
 
     Raises:
-        Precondition: the wheel cannot be had, is not the one locked, or does
-            not fit on the disk.
-        BadInput: the wheel is broken or hostile.
+        Precondition: the wheel cannot be had, is broken or not the one locked, or
+            does not fit on the disk.
     """
     folder = cache_dir() / "releases" / release.tag
     if sha256 and (folder / sha256[:_PREFIX]).is_dir():
         return Released(folder / sha256[:_PREFIX], sha256)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        _drop_abandoned(folder)
         with tempfile.TemporaryDirectory(prefix=".tmp-", dir=folder) as scratch:
             notify(f"{release.tag}: downloading {release.wheel}")
-            wheel = _download(release, Path(scratch))
-            found = _checked_hash(wheel, sha256)
-            notify(f"{release.tag}: unpacking")
             tree = Path(scratch, "tree")
-            unpack(wheel, tree / "python")
-            return Released(_moved(tree, folder / found[:_PREFIX]), found)
+            found = _install(release, sha256, tree / "python")
+            # Another process may be first; its tree comes from the same bytes.
+            root = folder / found[:_PREFIX]
+            try:
+                tree.rename(root)
+            except OSError:
+                if not root.is_dir():
+                    raise
+            return Released(root, found)
     except OSError as error:
         full = is_disk_full(error)
         raise Precondition(
@@ -125,32 +107,8 @@ def verify_files(released: Released, blobs: Mapping[str, str]) -> None:
             )
 
 
-def unpack(wheel: Path, to: Path) -> None:
-    """Unpack ``sglang/**`` of a wheel below ``to``, without its extensions.
-
-    Whatever the archive says, only plain files are written, and only below ``to``.
-
-    Raises:
-        BadInput: the archive is truncated or corrupt, too large, or no sglang's.
-    """
-    try:
-        with zipfile.ZipFile(wheel) as archive:
-            entries = [entry for entry in archive.infolist() if _wanted(entry)]
-            if sum(entry.file_size for entry in entries) > MAX_BYTES:
-                raise BadInput(f"{wheel.name} unpacks to over {MAX_BYTES} bytes")
-            archive.extractall(to, entries)
-    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
-        raise BadInput(
-            f"{wheel.name} is truncated or corrupt",
-            cause=str(error),
-            next_step="run again to download it anew",
-        ) from error
-    if not (to / PACKAGE / "__init__.py").is_file():
-        raise BadInput(f"{wheel.name} holds no package {PACKAGE!r}")
-
-
-def download_arguments(release: Release) -> list[str]:
-    """pip's arguments for exactly the pinned wheel, whatever Python runs this.
+def pip_arguments(release: Release, sha256: str = "") -> tuple[list[str], str]:
+    """pip's arguments, and its requirement, for exactly the pinned wheel.
 
     Raises:
         BadInput: the pin is no wheel's name.
@@ -159,75 +117,50 @@ def download_arguments(release: Release) -> list[str]:
         name, version, _, tags = parse_wheel_filename(release.wheel)
     except InvalidWheelFilename as error:
         raise BadInput(f"releases.toml: {release.tag}: {error}") from error
-    tag = sorted(tags, key=str)[0]
-    implementation, python = tag.interpreter[:2], tag.interpreter[2:]
-    return [
-        "download",
-        "--no-deps",
-        "--only-binary=:all:",
-        "--disable-pip-version-check",
-        "--no-input",
-        "--quiet",
-        f"--python-version={'.'.join(filter(None, [python[:1], python[1:]]))}",
-        f"--implementation={implementation}",
+    tag = min(tags, key=str)
+    python = ".".join(filter(None, (tag.interpreter[2:3], tag.interpreter[3:])))
+    arguments = [
+        *("install", "--no-deps", "--no-compile", "--only-binary=:all:", "--quiet"),
+        *("--no-input", "--no-user", "--disable-pip-version-check"),
+        f"--python-version={python}",
+        f"--implementation={tag.interpreter[:2]}",
         f"--abi={tag.abi}",
         f"--platform={tag.platform}",
-        f"{name}=={version}",
     ]
+    hashed = f" --hash=sha256:{sha256}" if sha256 else ""
+    return arguments, f"{name}=={version}{hashed}"
 
 
-def _moved(tree: Path, root: Path) -> Path:
-    try:
-        tree.rename(root)
-    except OSError as error:
-        # Another process was first; its tree came from the same bytes.
-        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-            raise
-    return root
-
-
-def _download(release: Release, to: Path) -> Path:
+def _install(release: Release, sha256: str, to: Path) -> str:
+    """Let pip put the package of the pinned wheel into a folder; the wheel's hash."""
+    arguments, requirement = pip_arguments(release, sha256)
+    wanted, told = (to.parent.with_name(name) for name in ("wanted", "report"))
+    wanted.write_text(requirement)
+    places = [f"--target={to}", f"--requirement={wanted}"]
+    # Older ones of pip cannot report.
+    places += [] if sha256 else [f"--report={told}"]
     done = subprocess.run(
-        [sys.executable, "-m", "pip", *download_arguments(release), "--dest", str(to)],
+        [sys.executable, "-m", "pip", *arguments, *places],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         errors="replace",
         check=False,
     )
-    wheel = to / release.wheel
-    if done.returncode == 0 and wheel.is_file():
-        return wheel
     if os.strerror(errno.ENOSPC) in done.stderr:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    if done.returncode == 0 and (to / PACKAGE / "__init__.py").is_file():
+        # They fit one Python and one machine, and are half of the package.
+        for extension in to.rglob("*.so"):
+            extension.unlink()
+        if sha256:
+            return sha256
+        (found,) = msgspec.json.decode(told.read_bytes())["install"]
+        return found["download_info"]["archive_info"]["hashes"]["sha256"]
     said = [line for line in done.stderr.splitlines() if line.strip()]
     raise Precondition(
         f"{release.wheel} could not be downloaded",
-        cause="\n".join(said[-3:]) or f"pip did not bring {release.wheel}",
+        cause="\n".join(said[-6:]) or f"it holds no package {PACKAGE!r}",
         next_step="check the network and run again, or put the wheel into a folder "
         "and name it in PIP_FIND_LINKS",
     )
-
-
-def _checked_hash(wheel: Path, expected: str) -> str:
-    found = hashlib.sha256(wheel.read_bytes()).hexdigest()
-    if expected not in ("", found):
-        raise Precondition(
-            f"{wheel.name} is not the wheel that is locked",
-            cause=f"expected sha256 {expected}, got {found}",
-            next_step="run again; if it stays so, the download was tampered with",
-        )
-    return found
-
-
-def _drop_abandoned(folder: Path) -> None:
-    """Remove what a killed process left; a running one is younger than this."""
-    for scratch in folder.glob(".tmp-*"):
-        if time.time() - scratch.stat().st_mtime > _ABANDONED_AFTER:
-            shutil.rmtree(scratch, ignore_errors=True)
-
-
-def _wanted(entry: zipfile.ZipInfo) -> bool:
-    name = entry.filename
-    inside = name.startswith(f"{PACKAGE}/") and not entry.is_dir()
-    return inside and not name.endswith(_LEFT_OUT)

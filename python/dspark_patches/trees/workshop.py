@@ -12,13 +12,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from ..errors import Conflict
-from ..git import Git
+from ..git import Git, GitError
 from ..model import diff
 from ..model import patch_file as patch_files
-from ..model.diff import Section
+from ..model.diff import Section, forward
 from ..model.patch_file import PatchFile
-from ..model.patching import forward
 
 # Without a diffstat git writes no "---" line: a blank line ends the message.
 FORMAT_PATCH = (
@@ -39,12 +37,9 @@ _RELEASE_DATE = "Thu, 1 Jan 2026 00:00:00 +0000"
 
 
 class Workshop:
-    """A place to build commits.
+    """A place to build commits: a repository and a private index.
 
-    Args:
-        git_dir: the repository that receives the objects.
-        index: a private index file.
-        borrowed: an object folder of another repository to read from.
+    ``borrowed`` is an object folder of another repository to read from.
     """
 
     def __init__(
@@ -59,13 +54,7 @@ class Workshop:
     def start(
         self, files: Mapping[str, bytes], modes: Mapping[str, str], message: str
     ) -> str:
-        """A root commit that holds ``files``; the index follows.
-
-        Args:
-            files: contents by path.
-            modes: git's mode by path; wheels do not tell it.
-            message: what the commit says.
-        """
+        """A root commit that holds ``files``, whose modes git gives; the index follows."""
         self._git.run("read-tree", "--empty")
         for path, content in files.items():
             self.put(path, modes[path], content)
@@ -76,11 +65,7 @@ class Workshop:
     ) -> str:
         """A root commit that holds ``folder`` as it stands below ``root``.
 
-        Args:
-            root: a folder of files.
-            folder: the part of it to take.
-            executables: the files that are; wheels do not tell it.
-            message: what the commit says.
+        Wheels do not tell which files are ``executables``.
         """
         git = Git(root, self._env | {"GIT_WORK_TREE": str(root)})
         git.run("read-tree", "--empty")
@@ -105,25 +90,16 @@ class Workshop:
     def apply(self, sections: Iterable[Section], source: str) -> None:
         """Apply a diff to the index, exactly where it was written for.
 
-        Args:
-            sections: the diff.
-            source: the patch that it comes from, for errors.
-
         Raises:
             Conflict: a file is not the one that the diff was written for.
         """
-        sections = tuple(sections)
-        blobs = self._blobs(s.path for s in sections) if sections else {}
         for section in sections:
-            blob = blobs.get(section.path)
-            content = self._git.run("cat-file", "blob", blob) if blob else None
             try:
-                self.put(section.path, section.mode, forward(content, section))
-            except Conflict as failure:
-                raise Conflict(
-                    f"{source} does not fit {section.path}",
-                    cause=f"{failure.message}: {failure.cause}",
-                ) from failure
+                content = self._git.run("cat-file", "blob", f":{section.path}")
+            except GitError:
+                content = None
+            after = forward(content, section, source)
+            self.put(section.path, section.mode, after)
 
     def commit(self, parent: str, patch_file: PatchFile) -> str:
         """A commit of the index that says what ``patch`` says."""
@@ -166,11 +142,6 @@ class Workshop:
         options = [word for parent in parents for word in ("-p", parent)]
         return git.text("commit-tree", *options, tree, stdin=message.encode())
 
-    def _blobs(self, paths: Iterable[str]) -> dict[str, str]:
-        listed = self._git.run("ls-files", "-s", "-z", "--", *paths)
-        entries = (entry.split("\t", 1) for entry in listed.decode().split("\0")[:-1])
-        return {path: facts.split()[1] for facts, path in entries}
-
 
 @contextmanager
 def bare(borrowed: Path | None = None) -> Iterator[Workshop]:
@@ -188,13 +159,7 @@ def difference(
     after: Mapping[str, bytes | None],
     modes: Mapping[str, str],
 ) -> tuple[Section, ...]:
-    """git's difference between two states of some files.
-
-    Args:
-        before: contents by path; None for no file.
-        after: the same paths.
-        modes: git's mode by path.
-    """
+    """git's difference between two states of the same paths; None for no file."""
     changed = [path for path in before if before[path] != after[path]]
     if not changed:
         return ()
