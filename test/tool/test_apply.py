@@ -36,7 +36,7 @@ from dspark_patches.errors import BadInput, Conflict, Exit, Precondition, Usage
 from dspark_patches.installs.apply import change
 from dspark_patches.installs.confined import Confined
 from dspark_patches.installs.locate import Target, locate
-from dspark_patches.installs.status import status
+from dspark_patches.installs.status import Status
 from dspark_patches.model import lock, releases
 
 PLACED = "sglang/srt/router.py"
@@ -349,7 +349,7 @@ def test_what_cannot_be_taken_back_is_named(machine: Machine, monkeypatch) -> No
         with pytest.raises(Precondition, match="could not be taken back") as caught:
             apply(target)
     assert "dspark-patches revert" in caught.value.next_step
-    assert status(target).mixed
+    assert Status(target).mixed
     assert revert(target).changed
     assert package_files(target.root) == carried(RELEASED)
 
@@ -386,7 +386,7 @@ def test_what_another_series_has_left_is_replaced(machine: Machine) -> None:
     patch_files = (patch_file_of(LATER, LATER | kit, "Add another kit"),)
     machine.write(machine.later, patch_files, LATER)
     target = machine.package(RELEASED | kit)
-    assert not status(target).strange
+    assert not Status(target).strange
     assert revert(target).files == ("sglang/test/kits/kit.py",)
     factories.write_files(target.root, carried(kit))
     apply(target)
@@ -422,7 +422,7 @@ def test_a_tampered_patch_changes_nothing(machine: Machine) -> None:
     with pytest.raises(BadInput, match="0003-hand-a-batch-over.patch"):
         apply(target)
     with pytest.raises(BadInput, match="0003-hand-a-batch-over.patch"):
-        status(target)
+        Status(target)
     assert contents(target.root) == before
 
 

@@ -24,7 +24,7 @@ from dspark_patches.errors import Conflict, Exit, Precondition, Usage
 from dspark_patches.git import Git
 from dspark_patches.installs.apply import change
 from dspark_patches.installs.locate import locate
-from dspark_patches.installs.status import status
+from dspark_patches.installs.status import Status
 from dspark_patches.model import releases
 
 
@@ -219,7 +219,7 @@ def test_files_that_the_series_does_not_touch_do_not_matter(
     done = change(locate(git.directory), verb)
     assert done.changed
     assert git.text("status", "--porcelain") == before
-    found = status(locate(git.directory))
+    found = Status(locate(git.directory))
     assert bool(found.lacking) == (verb == "revert")
 
 
@@ -230,7 +230,7 @@ def test_files_alone_can_be_changed(machine: Machine) -> None:
     assert change(target, "apply", commit=False).changed
     assert contents(git.directory) == state(3)
     assert everything(git)[1:] == before[1:]
-    assert not status(target).lacking
+    assert not Status(target).lacking
     with pytest.raises(Usage, match="gets no branch"):
         change(target, "apply", "", "new", commit=False)
     # What HEAD has does not hide what runs.

@@ -11,7 +11,7 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -23,11 +23,10 @@ from ..model.diff import ZEROS, blob_id, check_path
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # A pipe must not block us, nor a terminal become ours.
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-_KEPT = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR, errno.EROFS)
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class Look(msgspec.Struct, frozen=True, kw_only=True):
+class FileState(msgspec.Struct, frozen=True):
     """What stands at a path.
 
     Attributes:
@@ -49,7 +48,7 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Confined:
-    """One folder, and what lies below it.
+    """One folder, and what lies below it; a path that leads out is an OSError.
 
     Args:
         root: the folder; a link to it is followed, once, here.
@@ -71,18 +70,18 @@ class Confined:
     def __exit__(self, *exception: object) -> None:
         os.close(self._root)
 
-    def look(self, path: str) -> Look:
+    def state(self, path: str) -> FileState:
         """What stands at ``path``; a file behind a link is told from its content."""
         try:
-            return Look(blob=blob_id(self.read(path)))
+            return FileState(blob_id(self.read(path)))
         except FileNotFoundError:
-            return Look(blob=ZEROS)
+            return FileState(ZEROS)
         except OSError as error:
             if error.errno in (errno.ELOOP, errno.ENOTDIR):
                 return self._behind_link(path)
-            return Look(blob="", why=error.strerror or str(error))
+            return FileState("", error.strerror or str(error))
         except BadInput as refusal:
-            return Look(blob="", why=refusal.message)
+            return FileState("", refusal.message)
 
     def read(self, path: str) -> bytes:
         """The content of a file.
@@ -96,11 +95,7 @@ class Confined:
         return _content(descriptor, path)
 
     def traits(self, path: str) -> Traits:
-        """The traits of what stands at ``path`` itself.
-
-        Raises:
-            OSError: there is nothing, or a link is in the way.
-        """
+        """The traits of what stands at ``path`` itself."""
         with self._parent(path) as (folder, name):
             found = os.stat(name, dir_fd=folder, follow_symlinks=False)
         mode = stat.S_IMODE(found.st_mode)
@@ -108,23 +103,13 @@ class Confined:
 
     def names(self, path: str) -> list[str]:
         """The names in a folder; none where there is no folder."""
-        try:
+        with suppress(FileNotFoundError, NotADirectoryError):
             with self._folder(path) as folder:
                 return sorted(os.listdir(folder))
-        except (FileNotFoundError, NotADirectoryError):
-            return []
+        return []
 
     def write(self, path: str, content: bytes, traits: Traits) -> None:
-        """Write a new file, on disk when this returns.
-
-        Args:
-            path: where; there must be nothing.
-            content: the bytes.
-            traits: the permissions and the owner that it gets.
-
-        Raises:
-            OSError: it cannot be written whole.
-        """
+        """Write a file where there is none, on disk when this returns."""
         with self._parent(path) as (folder, name):
             descriptor = os.open(name, _NEW, 0o600, dir_fd=folder)
         with os.fdopen(descriptor, "wb", buffering=0) as stream:
@@ -135,52 +120,36 @@ class Confined:
             os.fsync(descriptor)
 
     def move(self, source: str, target: str) -> None:
-        """Let ``target`` be the file that ``source`` was, in one step.
-
-        Raises:
-            OSError: it cannot be moved.
-        """
+        """Let ``target`` be the file that ``source`` was, in one step."""
         with self._parent(source) as (out_of, old), self._parent(target) as (to, new):
             os.replace(old, new, src_dir_fd=out_of, dst_dir_fd=to)
 
     def remove(self, path: str) -> None:
         """Remove a file; that there is none is no failure."""
-        try:
-            with self._parent(path) as (folder, name):
-                os.unlink(name, dir_fd=folder)
-        except FileNotFoundError:
-            pass
+        with suppress(FileNotFoundError), self._parent(path) as (folder, name):
+            os.unlink(name, dir_fd=folder)
 
     def make_folder(self, path: str, traits: Traits) -> None:
-        """Make a folder and those above it, where there is none.
-
-        Raises:
-            OSError: it cannot be made, or a link is in the way.
-        """
-        parts = path.split("/")
-        for count in range(1, len(parts) + 1):
-            with self._parent("/".join(parts[:count])) as (folder, name):
+        """Make a folder and those above it, where there is none."""
+        for above in _prefixes(path):
+            with self._parent(above) as (folder, name):
                 try:
                     os.mkdir(name, 0o700, dir_fd=folder)
                 except FileExistsError:
                     continue
-                made = os.open(name, _FOLDER, dir_fd=folder)
-            try:
+            with self._folder(above) as made:
                 _give(made, traits)
-            finally:
-                os.close(made)
 
     def drop_folder(self, path: str) -> bool:
         """Remove a folder if it is empty; whether it is gone."""
+        kept = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR, errno.EROFS)
         try:
-            with self._parent(path) as (folder, name):
+            with suppress(FileNotFoundError), self._parent(path) as (folder, name):
                 os.rmdir(name, dir_fd=folder)
-        except FileNotFoundError:
-            return True
         except OSError as error:
-            if error.errno in _KEPT:
-                return False
-            raise
+            if error.errno not in kept:
+                raise
+            return False
         return True
 
     def settle(self, path: str) -> None:
@@ -188,26 +157,22 @@ class Confined:
         with self._folder(path) as folder:
             os.fsync(folder)
 
-    def _behind_link(self, path: str) -> Look:
-        parts = path.split("/")
-        for count in range(1, len(parts) + 1):
-            above = "/".join(parts[:count])
-            if (self.root / above).is_symlink():
-                break
-        else:
+    def _behind_link(self, path: str) -> FileState:
+        links = (at for at in _prefixes(path) if (self.root / at).is_symlink())
+        link = next(links, "")
+        if not link:
             # A file stands where a folder should be: so there is no such file.
-            return Look(blob=ZEROS)
-        why = f"{above} is a symbolic link"
+            return FileState(ZEROS)
+        why = f"{link} is a symbolic link"
         try:
-            flags = _FILE & ~os.O_NOFOLLOW
-            content = _content(os.open(self.root / path, flags), path)
+            descriptor = os.open(self.root / path, _FILE & ~os.O_NOFOLLOW)
+            return FileState(blob_id(_content(descriptor, path)), why)
         except FileNotFoundError:
-            if above == path:
-                return Look(blob="", why=f"{why} that leads nowhere")
-            return Look(blob=ZEROS, why=why)
+            if link == path:
+                return FileState("", f"{why} that leads nowhere")
+            return FileState(ZEROS, why)
         except (OSError, BadInput) as error:
-            return Look(blob="", why=f"{why}: {error}")
-        return Look(blob=blob_id(content), why=why)
+            return FileState("", f"{why}: {error}")
 
     @contextmanager
     def _parent(self, path: str) -> Iterator[tuple[int, str]]:
@@ -228,6 +193,12 @@ class Confined:
             yield folder
         finally:
             os.close(folder)
+
+
+def _prefixes(path: str) -> list[str]:
+    """A path's folders from the top, and itself."""
+    parts = path.split("/")
+    return ["/".join(parts[:count]) for count in range(1, len(parts) + 1)]
 
 
 def _give(descriptor: int, traits: Traits) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from pathlib import Path
 
 from ..errors import Precondition
@@ -17,8 +18,8 @@ FILES_ALONE = "patch the files alone, with --no-commit"
 
 _CONFIG = "[core]\n\trepositoryformatversion = 0\n\tbare = false\n"
 _SHARED = ("objects", "refs", "packed-refs", "logs", "shallow")
-# The one form of a repository that ours can lead to; git's default.
-_FORM = {"extensions.objectformat": "sha1", "extensions.refstorage": "files"}
+# The one format of a repository that ours can lead to; git's default.
+_FORMAT = {"extensions.objectformat": "sha1", "extensions.refstorage": "files"}
 _UNDER_WAY = {
     "rebase-merge": "rebase",
     "rebase-apply": "rebase",
@@ -42,11 +43,11 @@ def lead(root: Path, common: Path) -> Path:
 
     Raises:
         Precondition: git is too old, or the repository is somebody else's or
-            of a form that this cannot lead to.
+            of a format that this cannot lead to.
     """
     _check_version()
     git_dir, shared = _folders(root)
-    _check_form(root, shared)
+    _check_format(root, shared)
     common.mkdir()
     (common / "config").write_text(_CONFIG)
     (common / "HEAD").write_text("ref: refs/heads/none\n")
@@ -63,14 +64,9 @@ def under_way(git_dir: Path) -> str:
 
 
 def _folders(root: Path) -> tuple[Path, Path]:
-    """A checkout's git directory, and the one that its work trees share.
-
-    Raises:
-        Precondition: they are somebody else's.
-    """
-    git_dir = root / ".git"
+    """A checkout's git directory, and the one that its work trees share."""
+    git_dir = common = root / ".git"
     own = git_dir.is_dir() and not git_dir.is_symlink()
-    common = git_dir
     if git_dir.is_file():
         git_dir = root / _text(git_dir).removeprefix("gitdir: ")
         common = git_dir / _text(git_dir / "commondir")
@@ -78,9 +74,8 @@ def _folders(root: Path) -> tuple[Path, Path]:
         back = _text(git_dir / "gitdir")
         own = bool(back) and (git_dir / back).resolve() == (root / ".git").resolve()
     if not own:
-        raise Precondition(
-            f"{root} has no repository of its own", next_step=FILES_ALONE
-        )
+        what = f"{root} has no repository of its own"
+        raise Precondition(what, next_step=FILES_ALONE)
     for folder in (root, git_dir, common):
         if (owner := folder.stat().st_uid) != os.geteuid():
             raise Precondition(
@@ -98,20 +93,16 @@ def _text(path: Path) -> str:
         return ""
 
 
-def _check_form(root: Path, common: Path) -> None:
-    for key, form in _FORM.items():
-        try:
-            found = Git(_OUTSIDE).text(
-                "config", "--file", str(common / "config"), "--get", key
-            )
-        except GitError:
-            continue
-        if found != form:
-            raise Precondition(
-                f"{root} has a repository of another form",
-                cause=f"its {key} is {found}, not {form}",
-                next_step=FILES_ALONE,
-            )
+def _check_format(root: Path, common: Path) -> None:
+    config = ("config", "--file", str(common / "config"), "--get")
+    for key, known in _FORMAT.items():
+        with suppress(GitError):
+            if (found := Git(_OUTSIDE).text(*config, key)) != known:
+                raise Precondition(
+                    f"{root} has a repository of another format",
+                    cause=f"its {key} is {found}, not {known}",
+                    next_step=FILES_ALONE,
+                )
 
 
 def _check_version() -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import errno
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -22,10 +22,10 @@ from .confined import Confined, Traits
 from .locate import Target
 
 _BESIDE = ".dspark-patches-"
-_UNCHANGED = "nothing was changed"
+_ROOM = "free some space and run again"
 _MEANING = {
-    errno.ENOSPC: ("the disk is full", "free some space and run again"),
-    errno.EDQUOT: ("the disk quota is used up", "free some space and run again"),
+    errno.ENOSPC: ("the disk is full", _ROOM),
+    errno.EDQUOT: ("the disk quota is used up", _ROOM),
     errno.EBUSY: ("a file is mounted over", "change it where it is mounted from"),
     errno.EXDEV: (
         "a part of it lies on another file system",
@@ -44,20 +44,27 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     """One file's content before and after; None stands for no file.
 
     Attributes:
+        known: every content that the series gives it, from released to patched.
         aside: the folder to write it in first, unless that is its own.
     """
 
     place: str
     old: bytes | None
     new: bytes | None
+    known: tuple[bytes | None, ...] = ()
     executable: bool = False
     aside: str = ""
 
     @property
+    def above(self) -> str:
+        """The folder that it stands in; may be empty."""
+        return self.place.rpartition("/")[0]
+
+    @property
     def beside(self) -> str:
         """Where the content is written before it is moved to its place."""
-        above, slash, name = self.place.rpartition("/")
-        return f"{self.aside or above}{slash}{_BESIDE}{name}"
+        name = self.place.rpartition("/")[2]
+        return f"{self.aside or self.above}/{_BESIDE}{name}".lstrip("/")
 
 
 def replace(
@@ -96,6 +103,20 @@ def replace(
     return tuple(change.place for change in job.needed)
 
 
+@contextmanager
+def told(root: Path) -> Iterator[None]:
+    """Say what a failing system call means; all has been taken back by then."""
+    try:
+        yield
+    except OSError as error:
+        what, hint = _MEANING.get(error.errno or 0, ("it cannot be written", ""))
+        raise Precondition(
+            f"{root}: {what}; nothing was changed",
+            cause=error.strerror or str(error),
+            next_step=hint,
+        ) from error
+
+
 class _Job:
     def __init__(
         self, files: Confined, package: str, changes: Sequence[Change]
@@ -110,8 +131,7 @@ class _Job:
         try:
             for change in self.needed:
                 self._expect(change, change.old)
-                if change.new is not None:
-                    self._write(change, change.new)
+                self._write(change, change.new)
         except BaseException:
             self._clear()
             self._drop_empty(lambda change: change.old)
@@ -131,9 +151,8 @@ class _Job:
         try:
             self._clear()
             for change in reversed(self.needed):
-                if self.files.look(change.place).blob == blob_of(change.new):
-                    if change.old is not None:
-                        self._write(change, change.old)
+                if self._is(change, change.new):
+                    self._write(change, change.old)
                     self._move(change, change.old)
                 self._expect(change, change.old)
             self._drop_empty(lambda change: change.old)
@@ -145,13 +164,19 @@ class _Job:
                 next_step="put that right, then run `dspark-patches revert`",
             ) from failure
 
+    def _is(self, change: Change, content: bytes | None) -> bool:
+        blob = ZEROS if content is None else blob_id(content)
+        return self.files.state(change.place).blob == blob
+
     def _expect(self, change: Change, content: bytes | None) -> None:
-        if self.files.look(change.place).blob != blob_of(content):
+        if not self._is(change, content):
             raise Conflict(f"{self.files.root / change.place} changed meanwhile")
 
-    def _write(self, change: Change, content: bytes) -> None:
-        if above := change.place.rpartition("/")[0]:
-            self.files.make_folder(above, self.files.traits(self.package))
+    def _write(self, change: Change, content: bytes | None) -> None:
+        if content is None:
+            return
+        if change.above:
+            self.files.make_folder(change.above, self.files.traits(self.package))
         self.files.write(change.beside, content, self._traits(change))
 
     def _traits(self, change: Change) -> Traits:
@@ -164,11 +189,25 @@ class _Job:
         return msgspec.structs.replace(file, mode=file.mode | run)
 
     def _move(self, change: Change, content: bytes | None) -> None:
-        _drop_bytecode(self.files, change.place)
+        self._drop_bytecode(change)
         if content is None:
             self.files.remove(change.place)
         else:
             self.files.move(change.beside, change.place)
+
+    def _drop_bytecode(self, change: Change) -> None:
+        """Remove what Python compiled from a file that is about to change.
+
+        Before Python trusts what it compiled it compares the file's size and its
+        time in seconds, or nothing at all.
+        """
+        name, _, ending = change.place.rpartition("/")[2].rpartition(".")
+        if ending != "py":
+            return
+        compiled = re.compile(rf"{re.escape(name)}\.[\w.-]*pyc(\.[0-9]+)?", re.ASCII)
+        cache = f"{change.above}/__pycache__"
+        for found in filter(compiled.fullmatch, self.files.names(cache)):
+            self.files.remove(f"{cache}/{found}")
 
     def _clear(self) -> None:
         """Remove what was written beside, also by one that was killed."""
@@ -181,7 +220,7 @@ class _Job:
     def _drop_empty(self, goal: Callable[[Change], bytes | None]) -> None:
         """Remove folders that only held what is gone; no release has empty ones."""
         for change in self.changes:
-            above = change.place.rpartition("/")[0] if goal(change) is None else ""
+            above = change.above if goal(change) is None else ""
             while above:
                 self.files.drop_folder(f"{above}/__pycache__")
                 if not self.files.drop_folder(above):
@@ -190,44 +229,9 @@ class _Job:
 
     def _settle(self) -> None:
         """Let names reach the disk; where a folder went, those of the one above."""
-        for folder in {change.place.rpartition("/")[0] for change in self.changes}:
+        for folder in {change.above for change in self.changes}:
             while folder:
-                try:
+                with suppress(FileNotFoundError):
                     self.files.settle(folder)
                     break
-                except FileNotFoundError:
-                    folder = folder.rpartition("/")[0]
-
-
-def blob_of(content: bytes | None) -> str:
-    """The blob id of a file; zeros for None, which stands for no file."""
-    return ZEROS if content is None else blob_id(content)
-
-
-def _drop_bytecode(files: Confined, path: str) -> None:
-    """Remove what Python compiled from a file that is about to change.
-
-    Before Python trusts what it compiled it compares the file's size and its
-    time in seconds, or nothing at all.
-    """
-    above, _, name = path.rpartition("/")
-    stem, _, ending = name.rpartition(".")
-    if ending != "py":
-        return
-    form = re.compile(rf"{re.escape(stem)}\.[\w.-]*pyc(\.[0-9]+)?", re.ASCII)
-    for compiled in filter(form.fullmatch, files.names(f"{above}/__pycache__")):
-        files.remove(f"{above}/__pycache__/{compiled}")
-
-
-@contextmanager
-def told(root: Path) -> Iterator[None]:
-    """Say what a failing system call means; all has been taken back by then."""
-    try:
-        yield
-    except OSError as error:
-        what, hint = _MEANING.get(error.errno or 0, ("it cannot be written", ""))
-        raise Precondition(
-            f"{root}: {what}; {_UNCHANGED}",
-            cause=error.strerror or str(error),
-            next_step=hint,
-        ) from error
+                folder = folder.rpartition("/")[0]

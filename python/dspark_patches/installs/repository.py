@@ -9,11 +9,9 @@ from __future__ import annotations
 import shutil
 import tempfile
 import weakref
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-
-import msgspec
 
 from ..errors import Precondition, Usage
 from ..git import Git, GitError
@@ -22,17 +20,10 @@ from ..model.patch_file import PatchFile
 from ..model.series import Patch
 from ..trees.workshop import Workshop
 from . import gitdir
-from .confined import Look
-from .gitdir import FILES_ALONE
+from .confined import FileState
+from .replace import Change
 
-_LINK = "120000"
-
-
-class Entry(msgspec.Struct, frozen=True):
-    """What git has at a path: a mode and a blob."""
-
-    mode: str
-    blob: str
+_OTHER = FileState("", "it is a link, a submodule or in conflict")
 
 
 class Repository:
@@ -68,28 +59,22 @@ class Repository:
         except GitError:
             return ""
 
-    def entries(self, paths: Collection[str], commit: str = "HEAD") -> dict[str, Entry]:
-        """What a commit has at each of ``paths``; nothing for no file."""
-        found = {}
-        for mode, kind, blob, path in self._listed(
-            "ls-tree", "-r", commit, paths=paths
-        ):
-            if path in paths:
-                found[path] = Entry(mode if kind == "blob" else _LINK, blob)
-        return found
+    def commit(self, name: str) -> str:
+        """The commit that a name stands for; empty where there is none."""
+        try:
+            return self._git.text("rev-parse", "--verify", "-q", f"{name}^{{commit}}")
+        except GitError:
+            return ""
 
-    def looks(self, paths: Collection[str], commit: str = "HEAD") -> dict[str, Look]:
-        """The same, as a target's files are told."""
-        entries = self.entries(paths, commit)
-        return {path: _look(entries.get(path)) for path in paths}
+    def states(
+        self, paths: Collection[str], commit: str = "HEAD"
+    ) -> dict[str, FileState]:
+        """What a commit has at each of ``paths``."""
+        return self._told(paths, "ls-tree", "-r", "-z", commit)
 
-    def staged(self, paths: Sequence[str]) -> dict[str, Look]:
+    def staged(self, paths: Collection[str]) -> dict[str, FileState]:
         """What the index has at each of ``paths``."""
-        found = {
-            path: Entry(mode if stage == "0" else _LINK, blob)
-            for mode, blob, stage, path in self._listed("ls-files", "-s", paths=paths)
-        }
-        return {path: _look(found.get(path)) for path in paths}
+        return self._told(paths, "ls-files", "-s", "-z")
 
     def content(self, blob: str) -> bytes:
         """The content of a blob.
@@ -114,43 +99,33 @@ class Repository:
             return None
 
     def build(
-        self, release: str, patches: Sequence[Patch], commit: str = ""
+        self, release: str, patches: Sequence[Patch], commit: str
     ) -> tuple[str, ...]:
         """The commits of patches, on top of ``commit``; no ref moves.
 
         Args:
             release: the release, for errors.
             patches: the patches.
-            commit: what they stand on; ``HEAD`` unless told.
+            commit: what they stand on.
 
         Raises:
             Conflict: ``commit`` does not have the files for it.
         """
         built = []
-        commit = commit or self.head
-        with self._workshop() as shop:
-            shop.load(commit)
+        with self._workshop(commit) as shop:
             for patch in patches:
                 shop.apply(patch.file.sections, f"{release}/{patch.name}.patch")
                 commit = shop.commit(commit, patch.file)
                 built.append(commit)
         return tuple(built)
 
-    def build_one(
-        self, contents: Mapping[str, bytes | None], patch_file: PatchFile
-    ) -> str:
-        """One commit on ``HEAD`` in which files have these contents."""
-        entries = self.entries(contents)
-        with self._workshop() as shop:
-            shop.load(self.head)
-            for path, content in contents.items():
-                mode = entries[path].mode if path in entries else "100644"
-                shop.put(path, mode, content)
-            return shop.commit(self.head, patch_file)
-
-    def parent(self, count: int) -> str:
-        """The commit that many first parents before ``HEAD``; may be none."""
-        return self._commit(f"HEAD~{count}")
+    def build_one(self, changes: Iterable[Change], message: PatchFile) -> str:
+        """One commit of changes on ``HEAD``; no ref moves."""
+        with self._workshop(self.head) as shop:
+            for change in changes:
+                mode = "100755" if change.executable else "100644"
+                shop.put(change.place, mode, change.new)
+            return shop.commit(self.head, message)
 
     def create_branch(self, name: str, commit: str) -> bool:
         """Let a new branch stand at ``commit``; False when it already does.
@@ -162,7 +137,7 @@ class Repository:
         ref = f"refs/heads/{name}"
         if name.startswith("-") or not self._git.succeeds("check-ref-format", ref):
             raise Usage(f"{name!r} cannot be the name of a branch")
-        if found := self._commit(ref):
+        if found := self.commit(ref):
             if found == commit:
                 return False
             raise Precondition(
@@ -182,10 +157,9 @@ class Repository:
         """
         with self._refused():
             before = self._git.run("ls-files", "-s", "-z", "--", *paths)
-            wanted = self.entries(paths, commit)
-            if self.staged(paths) != self.looks(paths, commit):
-                lines = (f"{e.mode} {e.blob}\t{p}" for p, e in wanted.items())
-                self._index(paths, "\0".join(lines).encode())
+            if self.staged(paths) != self.states(paths, commit):
+                wanted = self._git.run("ls-tree", "-r", "-z", commit, "--", *paths)
+                self._index(paths, wanted)
             if commit == self.head:
                 return
             try:
@@ -194,21 +168,20 @@ class Repository:
                 self._index(paths, before)
                 raise
 
-    def _listed(self, *what: str, paths: Collection[str]) -> Iterator[list[str]]:
-        """git's lines on some paths: three facts and the path."""
-        if not paths:
-            return
-        with self._refused():
-            output = self._git.run(*what[:1], "-z", *what[1:], "--", *paths)
-        for line in output.decode("utf-8", "surrogateescape").split("\0")[:-1]:
-            facts, path = line.split("\t", 1)
-            yield [*facts.split(), path]
-
-    def _commit(self, name: str) -> str:
-        try:
-            return self._git.text("rev-parse", "--verify", "-q", f"{name}^{{commit}}")
-        except GitError:
-            return ""
+    def _told(self, paths: Collection[str], *ask: str) -> dict[str, FileState]:
+        """The state of each path, from git's lines of a mode, facts and a path."""
+        states = dict.fromkeys(paths, FileState(ZEROS))
+        if paths:
+            with self._refused():
+                output = self._git.run(*ask, "--", *paths)
+            for line in output.decode("utf-8", "surrogateescape").split("\0")[:-1]:
+                facts, path = line.split("\t", 1)
+                mode, *facts = facts.split()
+                blob = next(fact for fact in facts if len(fact) == len(ZEROS))
+                plain = mode.startswith("100") and {"0", "blob"} & {*facts}
+                if path in states:
+                    states[path] = FileState(blob) if plain else _OTHER
+        return states
 
     def _index(self, paths: Sequence[str], entries: bytes) -> None:
         """Let the index have these entries of ``paths``, and no others."""
@@ -217,16 +190,12 @@ class Repository:
 
     @contextmanager
     def _refused(self) -> Iterator[None]:
-        """Say what git's refusal means.
-
-        Raises:
-            Precondition: in place of a :class:`~dspark_patches.git.GitError`.
-        """
+        """Say what git's refusal means, in place of its :class:`GitError`."""
         try:
             yield
         except GitError as error:
             said = error.stderr.strip()
-            hint = FILES_ALONE
+            hint = gitdir.FILES_ALONE
             if ".lock" in said:
                 hint = "when no git runs there, remove that lock, and run again"
             elif "but expected" in said:
@@ -236,13 +205,10 @@ class Repository:
             ) from error
 
     @contextmanager
-    def _workshop(self) -> Iterator[Workshop]:
+    def _workshop(self, commit: str) -> Iterator[Workshop]:
+        """A workshop whose index holds the tree of a commit."""
         with tempfile.TemporaryDirectory(prefix="dspark-patches-") as scratch:
             with self._refused():
-                yield Workshop(self._common, Path(scratch) / "index")
-
-
-def _look(entry: Entry | None) -> Look:
-    if entry and entry.mode == _LINK:
-        return Look(blob="", why="it is a link, a submodule or in conflict")
-    return Look(blob=entry.blob if entry else ZEROS)
+                shop = Workshop(self._common, Path(scratch) / "index")
+                shop.load(commit)
+                yield shop

@@ -15,7 +15,7 @@ import msgspec
 
 from ..errors import Precondition
 from ..installs.locate import Target
-from ..installs.status import View
+from ..installs.status import Status
 from ..model import releases, series
 from ..model.series import Series
 from ..trees import make
@@ -75,12 +75,12 @@ def trial(
         Usage: there is no such release, or it has no series.
         Precondition: no release is near, or the interpreter does not start.
     """
-    identity = View(target, named).identity
-    release = identity.release or identity.near
+    status = Status(target, named)
+    release = status.release or status.near
     if not release:
         raise Precondition(
             f"{target.root} is no release that we know",
-            cause=identity.how,
+            cause=status.how,
             next_step="name the release whose tests to run with --release",
         )
     loaded = series.load(releases.find(release))
@@ -93,7 +93,7 @@ def trial(
         notify(f"running {len(chosen)} test files with {python}")
         outcomes = runner.run(Path(scratch), chosen, python=python, timeout=timeout)
     held = tuple(_held(loaded, outcome) for outcome in outcomes)
-    where, how = str(target.root), identity.how
+    where, how = str(target.root), status.how
     return Trial(target=where, release=release, how=how, python=python, tests=held)
 
 
