@@ -295,10 +295,10 @@ def test_a_full_disk_changes_nothing(machine: Machine, monkeypatch) -> None:
     for allowed in range(100):
         calls = iter(range(allowed))
 
-        def full(self, path, content, traits, calls=calls):
+        def full(*arguments, calls=calls):
             if next(calls, None) is None:
                 raise OSError(28, "No space left on device")
-            return write(self, path, content, traits)
+            return write(*arguments)
 
         monkeypatch.setattr(Confined, "write", full)
         try:
@@ -456,6 +456,18 @@ def test_an_editable_install_is_changed_in_its_tree(machine: Machine) -> None:
     apply(target)
     assert (root / HANDOFF).exists() and (root / KIT).exists()
     assert contents(site) == before
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_full_output_is_no_failure(machine: Machine, monkeypatch, capsys, form):
+    """What was done stays done, and is told on standard error."""
+    site = machine.site()
+    with open("/dev/full", "w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        assert cli.main(["apply", str(site), "--format", form]) == Exit.OK
+    assert "is patched; 5 files changed; it could not" in capsys.readouterr().err
+    assert not Status(locate(site)).lacking
 
 
 @pytest.mark.parametrize("form", ["text", "json", "github"])

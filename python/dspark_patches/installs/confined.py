@@ -27,34 +27,17 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class FileState(msgspec.Struct, frozen=True):
-    """What stands at a path.
+    """What stands at a path."""
 
-    Attributes:
-        blob: the blob id of the file; zeros where there is none, empty where
-            it cannot be told.
-        why: what keeps it from being told, or from being replaced.
-    """
-
-    blob: str
-    why: str = ""
-
-
-class Traits(msgspec.Struct, frozen=True, kw_only=True):
-    """The permissions and the owner of a file or folder."""
-
-    mode: int
-    user: int
-    group: int
+    blob: str  # the file's blob id; zeros where there is none, empty if it is not told
+    why: str = ""  # what keeps it from being told, or from being replaced
 
 
 class Confined:
     """One folder, and what lies below it; a path that leads out is an OSError.
 
-    Args:
-        root: the folder; a link to it is followed, once, here.
-
-    Raises:
-        Precondition: it cannot be opened.
+    A link to the folder itself is followed, once, when this is made; Precondition
+    says that it cannot be opened.
     """
 
     def __init__(self, root: Path) -> None:
@@ -84,22 +67,15 @@ class Confined:
             return FileState("", refusal.message)
 
     def read(self, path: str) -> bytes:
-        """The content of a file.
-
-        Raises:
-            OSError: there is none, a link is in the way, or it is unreadable.
-            BadInput: it is no regular file, or larger than any of the series.
-        """
+        """The content of a file; BadInput where it is none, or larger than any of ours."""
         with self._parent(path) as (folder, name):
             descriptor = os.open(name, _FILE, dir_fd=folder)
         return _content(descriptor, path)
 
-    def traits(self, path: str) -> Traits:
-        """The traits of what stands at ``path`` itself."""
+    def traits(self, path: str) -> os.stat_result:
+        """Mode and owner of what stands at ``path`` itself."""
         with self._parent(path) as (folder, name):
-            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
-        mode = stat.S_IMODE(found.st_mode)
-        return Traits(mode=mode, user=found.st_uid, group=found.st_gid)
+            return os.stat(name, dir_fd=folder, follow_symlinks=False)
 
     def names(self, path: str) -> list[str]:
         """The names in a folder; none where there is no folder."""
@@ -108,28 +84,32 @@ class Confined:
                 return sorted(os.listdir(folder))
         return []
 
-    def write(self, path: str, content: bytes, traits: Traits) -> None:
-        """Write a file where there is none, on disk when this returns."""
+    def write(
+        self, path: str, content: bytes, traits: os.stat_result, also: int = 0
+    ) -> None:
+        """Write a new file with these traits, and also bits, on disk on return."""
         with self._parent(path) as (folder, name):
             descriptor = os.open(name, _NEW, 0o600, dir_fd=folder)
         with os.fdopen(descriptor, "wb", buffering=0) as stream:
             left = memoryview(content)
             while left:
                 left = left[stream.write(left) :]
-            _give(descriptor, traits)
+            _give(descriptor, traits, also)
             os.fsync(descriptor)
 
     def move(self, source: str, target: str) -> None:
         """Let ``target`` be the file that ``source`` was, in one step."""
         with self._parent(source) as (out_of, old), self._parent(target) as (to, new):
             os.replace(old, new, src_dir_fd=out_of, dst_dir_fd=to)
+            os.fsync(to)
 
     def remove(self, path: str) -> None:
         """Remove a file; that there is none is no failure."""
         with suppress(FileNotFoundError), self._parent(path) as (folder, name):
             os.unlink(name, dir_fd=folder)
+            os.fsync(folder)
 
-    def make_folder(self, path: str, traits: Traits) -> None:
+    def make_folder(self, path: str, traits: os.stat_result) -> None:
         """Make a folder and those above it, where there is none."""
         for above in _prefixes(path):
             with self._parent(above) as (folder, name):
@@ -137,25 +117,19 @@ class Confined:
                     os.mkdir(name, 0o700, dir_fd=folder)
                 except FileExistsError:
                     continue
+                os.fsync(folder)
             with self._folder(above) as made:
                 _give(made, traits)
 
     def drop_folder(self, path: str) -> bool:
         """Remove a folder if it is empty; whether it is gone."""
-        kept = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR, errno.EROFS)
         try:
             with suppress(FileNotFoundError), self._parent(path) as (folder, name):
                 os.rmdir(name, dir_fd=folder)
-        except OSError as error:
-            if error.errno not in kept:
-                raise
+                os.fsync(folder)
+        except OSError:
             return False
         return True
-
-    def settle(self, path: str) -> None:
-        """Let what was done to the names in a folder reach the disk."""
-        with self._folder(path) as folder:
-            os.fsync(folder)
 
     def _behind_link(self, path: str) -> FileState:
         links = (at for at in _prefixes(path) if (self.root / at).is_symlink())
@@ -201,12 +175,12 @@ def _prefixes(path: str) -> list[str]:
     return ["/".join(parts[:count]) for count in range(1, len(parts) + 1)]
 
 
-def _give(descriptor: int, traits: Traits) -> None:
+def _give(descriptor: int, traits: os.stat_result, also: int = 0) -> None:
     found = os.fstat(descriptor)
-    if (found.st_uid, found.st_gid) != (traits.user, traits.group):
-        os.fchown(descriptor, traits.user, traits.group)
+    if (found.st_uid, found.st_gid) != (traits.st_uid, traits.st_gid):
+        os.fchown(descriptor, traits.st_uid, traits.st_gid)
     # After the owner: a change of owner takes some permissions away.
-    os.fchmod(descriptor, traits.mode)
+    os.fchmod(descriptor, stat.S_IMODE(traits.st_mode) | also)
 
 
 def _content(descriptor: int, path: str) -> bytes:

@@ -12,6 +12,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from importlib.metadata import distributions
 from importlib.util import find_spec
 from pathlib import Path
@@ -37,7 +38,6 @@ spec = util.find_spec({PACKAGE!r})
 found = [one.version for one in metadata.distributions(name={PACKAGE!r})]
 print("\\n{_MARK}" + json.dumps([spec and spec.origin or "", (found or [""])[0]]))
 """
-_TIMEOUT = 60
 _METADATA = re.compile(rf"{PACKAGE}(-.*)?\.(dist|egg)-info")
 _VERSION = re.compile(
     rb"^(?:Version: *(\S+)\s*$|__version__(?: = version)? = ['\"]([^'\"\s]+)['\"])",
@@ -45,23 +45,18 @@ _VERSION = re.compile(
 )
 
 
-class Target(msgspec.Struct, frozen=True, kw_only=True):
+class Target(msgspec.Struct, frozen=True):
     """An SGLang that can be read and changed.
 
-    Attributes:
-        kind: ``package`` is what an installer wrote; ``checkout`` has a git
-            directory; ``tree`` is all else in the repository's layout.
-        root: the folder that its places are relative to; holds no links.
-        version: what it says that it is; empty where it says nothing.
-        record: the place of the installer's list of files, if there is one.
-        python: the interpreter that imports it, where that is known.
+    A ``package`` is what an installer wrote, a ``checkout`` has a git directory, a
+    ``tree`` is all else in the repository's layout.
     """
 
     kind: Kind
-    root: Path
-    version: str = ""
-    record: str = ""
-    python: str = ""
+    root: Path  # what its places are relative to; holds no links
+    version: str = ""  # what it says that it is
+    record: str = ""  # the place of the installer's list of files, if there is one
+    python: str = ""  # the interpreter that imports it, where that is known
 
     @property
     def package(self) -> Path:
@@ -70,10 +65,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         return above / PACKAGE
 
     def place(self, path: str) -> str:
-        """Where the repository's file ``path`` stands below the root.
-
-        Empty where this target does not carry that part of the repository.
-        """
+        """Where the repository's file ``path`` stands below the root, if carried."""
         if self.kind == "package":
             inside = path.startswith(f"{_SOURCES}/{PACKAGE}/")
             return path[len(_SOURCES) + 1 :] if inside else ""
@@ -85,10 +77,8 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 def locate(target: Path | None, python: str | None = None) -> Target:
     """Find out what a target is.
 
-    Args:
-        target: a checkout, a tree, a package, the folder that holds one, or a
-            virtual environment; None for what ``python`` imports.
-        python: an interpreter; the one that runs this unless told.
+    It may be a checkout, a tree, a package, the folder that holds one, or a virtual
+    environment; None is what ``python``, or else our own interpreter, imports.
 
     Raises:
         Usage: the target is none of these.
@@ -118,12 +108,8 @@ def locate(target: Path | None, python: str | None = None) -> Target:
 def _of(package: Path | None, python: str, said: str = "", asked: str = "") -> Target:
     """The target that a package belongs to.
 
-    Args:
-        package: the package; may be a link to where it is developed, and then
-            that place counts.
-        python: the interpreter that imports it, where that is known.
-        said: what metadata elsewhere say that it is.
-        asked: who was asked for the package.
+    The package may be a link to where it is developed: then that place counts. What
+    metadata elsewhere ``said`` is its version is believed last.
     """
     if not package:
         raise Precondition(
@@ -131,21 +117,17 @@ def _of(package: Path | None, python: str, said: str = "", asked: str = "") -> T
             cause=f"its metadata say {said}, its package is not there" * bool(said),
             next_step="name its interpreter with --python, or a checkout as TARGET",
         )
-    beside = _metadata(package.parent)
-    package = package.resolve()
+    linked, package = package.parent, package.resolve()
     above = package.parent
-    beside = _metadata(above) or beside
-    version = _version(beside[0]) if beside else said
-    version = version or _version(package)
-    wheel = bool(beside) and beside[0].suffix == ".dist-info"
-    if above.name == _SOURCES and not (wheel and beside[0].parent == above):
+    (info,) = (_metadata(above) or _metadata(linked))[:1] or [None]
+    version = (_version(info) if info else said) or _version(package)
+    wheel = info and info.suffix == ".dist-info"
+    if above.name == _SOURCES and not (wheel and info.parent == above):
         kind: Kind = "checkout" if (above.parent / ".git").exists() else "tree"
-        return Target(kind=kind, root=above.parent, version=version, python=python)
-    listed = f"{beside[0].name}/RECORD" if wheel else ""
+        return Target(kind, above.parent, version, python=python)
+    listed = f"{info.name}/RECORD" if wheel else ""
     listed = listed if (above / listed).is_file() else ""
-    return Target(
-        kind="package", root=above, version=version, record=listed, python=python
-    )
+    return Target("package", above, version, listed, python)
 
 
 def _own() -> tuple[str, str]:
@@ -161,7 +143,7 @@ def _asked(python: str) -> tuple[str, str]:
     program = os.path.abspath(python) if os.sep in python else python
     pipes = {"stdin": subprocess.DEVNULL, "capture_output": True}
     try:
-        done = subprocess.run([program, "-c", _ASK], cwd="/", timeout=_TIMEOUT, **pipes)
+        done = subprocess.run([program, "-c", _ASK], cwd="/", timeout=60, **pipes)
     except (OSError, subprocess.TimeoutExpired, ValueError) as error:
         raise Precondition(f"{python} does not start", cause=str(error)) from error
     _, mark, said = done.stdout.decode("utf-8", "surrogateescape").rpartition(_MARK)
@@ -214,13 +196,11 @@ def _version(folder: Path) -> str:
 
 def _head(path: Path, size: int = 1 << 20) -> bytes:
     """The beginning of a file; empty where there is no file."""
-    try:
-        if not path.is_file():
-            return b""
-        with path.open("rb") as stream:
-            return stream.read(size)
-    except OSError:
-        return b""
+    with suppress(OSError):
+        if path.is_file():
+            with path.open("rb") as stream:
+                return stream.read(size)
+    return b""
 
 
 def _path_files(site: Path) -> Iterator[Path]:
@@ -233,11 +213,8 @@ def _path_files(site: Path) -> Iterator[Path]:
 
 def _editable(info: Path) -> Iterator[Path]:
     """The source folder that an editable install was made from."""
-    try:
+    with suppress(ValueError, KeyError, TypeError, AttributeError, RecursionError):
         facts = json.loads(_head(info / "direct_url.json"))
         url = urlsplit(facts["url"])
-        editable = facts["dir_info"]["editable"]
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return
-    if editable is True and url.scheme == "file":
-        yield Path(unquote(url.path))
+        if facts["dir_info"]["editable"] is True and url.scheme == "file":
+            yield Path(unquote(url.path))

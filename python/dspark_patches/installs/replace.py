@@ -10,22 +10,25 @@ from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 
 from ..errors import Conflict, Failure, Precondition
 from ..model.diff import ZEROS, blob_id, check_path
-from .confined import Confined, Traits
+from .confined import Confined
 from .locate import Target
 
 _BESIDE = ".dspark-patches-"
-_ROOM = "free some space and run again"
+_FULL = ("the disk is full", "free some space and run again")
+_DENIED = ("you may not write to it", "run as its owner")
 _MEANING = {
-    errno.ENOSPC: ("the disk is full", _ROOM),
-    errno.EDQUOT: ("the disk quota is used up", _ROOM),
+    errno.ENOSPC: _FULL,
+    errno.EDQUOT: _FULL,
+    errno.EACCES: _DENIED,
+    errno.EPERM: _DENIED,
     errno.EBUSY: ("a file is mounted over", "change it where it is mounted from"),
     errno.EXDEV: (
         "a part of it lies on another file system",
@@ -35,25 +38,18 @@ _MEANING = {
         "it is on a read-only file system",
         "change it where that is made, such as when the image is built",
     ),
-    errno.EACCES: ("you may not write to it", "run as its owner"),
-    errno.EPERM: ("you may not write to it", "run as its owner"),
 }
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """One file's content before and after; None stands for no file.
-
-    Attributes:
-        known: every content that the series gives it, from released to patched.
-        aside: the folder to write it in first, unless that is its own.
-    """
+    """One file's content before and after; None stands for no file."""
 
     place: str
     old: bytes | None
     new: bytes | None
-    known: tuple[bytes | None, ...] = ()
+    known: tuple[bytes | None, ...] = ()  # all it goes through, released to patched
     executable: bool = False
-    aside: str = ""
+    aside: str = ""  # the folder to write it in first, unless that is its own
 
     @property
     def above(self) -> str:
@@ -63,33 +59,25 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def beside(self) -> str:
         """Where the content is written before it is moved to its place."""
-        name = self.place.rpartition("/")[2]
-        return f"{self.aside or self.above}/{_BESIDE}{name}".lstrip("/")
+        above = self.aside or self.above
+        return f"{above}/{_BESIDE}{self.place.rpartition('/')[2]}".lstrip("/")
 
 
 def replace(
     files: Confined,
     target: Target,
-    changes: Sequence[Change],
+    changes: list[Change],
     then: Callable[[], None] = lambda: None,
 ) -> tuple[str, ...]:
-    """Make the changes, in their order: all of them, or none.
+    """Make the changes, in their order: all of them, or none; the places that changed.
 
-    Args:
-        files: what lies below the target's root.
-        target: the target; new files and folders get the owner and the
-            permissions of its package.
-        changes: the files; each must have its old content now, which may be
-            the new one.
-        then: what else belongs to it, done last; if it fails all is taken back.
-
-    Returns:
-        The places that have changed.
+    Each file must have its old content now, which may be the new one. New files and
+    folders get the owner and the permissions of the target's package. ``then`` is
+    what else belongs to it, done last; if it fails all is taken back.
 
     Raises:
-        Precondition: the target cannot be written; nothing has changed, or it
-            says what has.
-        Conflict: a file changed meanwhile; likewise.
+        Precondition: the target cannot be written, or all not be taken back.
+        Conflict: a file changed meanwhile.
     """
     job = _Job(files, target.package.relative_to(target.root).as_posix(), changes)
     with told(files.root):
@@ -110,17 +98,13 @@ def told(root: Path) -> Iterator[None]:
         yield
     except OSError as error:
         what, hint = _MEANING.get(error.errno or 0, ("it cannot be written", ""))
-        raise Precondition(
-            f"{root}: {what}; nothing was changed",
-            cause=error.strerror or str(error),
-            next_step=hint,
-        ) from error
+        what = f"{root}: {what}; nothing was changed"
+        cause = error.strerror or str(error)
+        raise Precondition(what, cause=cause, next_step=hint) from error
 
 
 class _Job:
-    def __init__(
-        self, files: Confined, package: str, changes: Sequence[Change]
-    ) -> None:
+    def __init__(self, files: Confined, package: str, changes: list[Change]) -> None:
         self.files = files
         self.package = package
         self.changes = changes
@@ -142,7 +126,6 @@ class _Job:
             self._expect(change, change.old)
             self._move(change, change.new)
         self._drop_empty(lambda change: change.new)
-        self._settle()
         for change in self.changes:
             self._expect(change, change.new)
 
@@ -156,13 +139,13 @@ class _Job:
                     self._move(change, change.old)
                 self._expect(change, change.old)
             self._drop_empty(lambda change: change.old)
-            self._settle()
         except (OSError, Failure) as second:
-            raise Precondition(
-                f"{self.files.root}: it was stopped midway and could not be taken back",
-                cause=f"{failure}; then: {second}",
-                next_step="put that right, then run `dspark-patches revert`",
-            ) from failure
+            what = (
+                f"{self.files.root}: it was stopped midway and could not be taken back"
+            )
+            hint = "put that right, then run `dspark-patches revert`"
+            cause = f"{failure}; then: {second}"
+            raise Precondition(what, cause=cause, next_step=hint) from failure
 
     def _is(self, change: Change, content: bytes | None) -> bool:
         blob = ZEROS if content is None else blob_id(content)
@@ -177,16 +160,13 @@ class _Job:
             return
         if change.above:
             self.files.make_folder(change.above, self.files.traits(self.package))
-        self.files.write(change.beside, content, self._traits(change))
-
-    def _traits(self, change: Change) -> Traits:
         try:
-            return self.files.traits(change.place)
+            traits, also = self.files.traits(change.place), 0
         except FileNotFoundError:
-            file = self.files.traits(f"{self.package}/__init__.py")
-        # Whoever may read a script may run it.
-        run = (file.mode & 0o444) >> 2 if change.executable else 0
-        return msgspec.structs.replace(file, mode=file.mode | run)
+            traits = self.files.traits(f"{self.package}/__init__.py")
+            # Whoever may read a script may run it.
+            also = (traits.st_mode & 0o444) >> 2 if change.executable else 0
+        self.files.write(change.beside, content, traits, also)
 
     def _move(self, change: Change, content: bytes | None) -> None:
         self._drop_bytecode(change)
@@ -196,11 +176,8 @@ class _Job:
             self.files.move(change.beside, change.place)
 
     def _drop_bytecode(self, change: Change) -> None:
-        """Remove what Python compiled from a file that is about to change.
-
-        Before Python trusts what it compiled it compares the file's size and its
-        time in seconds, or nothing at all.
-        """
+        # Before Python trusts what it compiled from a file it compares the file's
+        # size and its time in seconds, or nothing at all.
         name, _, ending = change.place.rpartition("/")[2].rpartition(".")
         if ending != "py":
             return
@@ -226,12 +203,3 @@ class _Job:
                 if not self.files.drop_folder(above):
                     break
                 above = above.rpartition("/")[0]
-
-    def _settle(self) -> None:
-        """Let names reach the disk; where a folder went, those of the one above."""
-        for folder in {change.above for change in self.changes}:
-            while folder:
-                with suppress(FileNotFoundError):
-                    self.files.settle(folder)
-                    break
-                folder = folder.rpartition("/")[0]

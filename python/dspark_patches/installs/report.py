@@ -11,31 +11,18 @@ from ..errors import Exit
 from .apply import COPIES, Outcome
 from .status import Status
 
-_STYLES = {
-    "applied": "green",
-    "missing": "yellow",
-    "partly applied": "red",
-    "unclear": "red",
-}
+_STYLES = {"missing": "yellow", "partly applied": "red", "unclear": "red"}
 _WIDTH = len("partly applied")
+_TOLD = "release how near patches left_out strange blocked fingerprint".split()
 
 
-def print_status(form: str, status: Status, require: bool, same_as: str = "") -> Exit:
-    """Print what is on a target, and say how to end.
-
-    Args:
-        form: one of :data:`dspark_patches.report.FORMATS`.
-        status: what is there.
-        require: whether every needed patch has to be in.
-        same_as: the fingerprint that the target has to have; any unless told.
-    """
+def print_status(form: str, status: Status, require: bool, same_as: str) -> Exit:
+    """Print what is on a target, and say how to end."""
     ending, target = status.exit_code(require, same_as), status.target
     if form == "json":
-        names = "release how near patches left_out strange blocked fingerprint".split()
-        found = {name: getattr(status, name) for name in names}
-        place = {"target": str(target.root), "kind": target.kind}
-        version = {"version": target.version}
-        report.json({"ok": ending == Exit.OK, **place, **version, **found})
+        about = {"kind": target.kind, "version": target.version}
+        about |= {name: getattr(status, name) for name in _TOLD}
+        report.json({"ok": ending == Exit.OK, "target": str(target.root), **about})
         return ending
     if form == "github":
         title = f"dspark-patches {status.release}".strip()
@@ -50,12 +37,19 @@ def print_status(form: str, status: Status, require: bool, same_as: str = "") ->
         report.line(f"no known release: {status.how}", style="red")
     for patch in status.patches:
         also = " (test)" if patch.kind == "test" else ""
-        style = _STYLES.get(patch.state) if patch.needed else None
+        style = _STYLES.get(patch.state, "green") if patch.needed else None
         report.line(f"  {patch.state:{_WIDTH}}  {patch.name}{also}", style=style)
         for note in patch.notes:
             report.line(f"  {'':{_WIDTH}}    {note}")
     _print_left_out(target.kind, status.left_out)
-    report.line(_summary(status))
+    needed = sum(patch.needed for patch in status.patches)
+    if not status.release:
+        report.line("unclear: nothing can be said about its patches")
+    elif status.lacking:
+        report.line(f"{len(status.lacking)} of {needed} needed patches are not in")
+    else:
+        all_in = f"all {needed} needed patches are in"
+        report.line(f"ok: {all_in if needed else f'{status.release} needs no fix'}")
     if same_as not in ("", status.fingerprint):
         report.line(f"the fingerprint is not {same_as}", style="red")
     if step := next_step(status):
@@ -69,10 +63,8 @@ def print_outcome(form: str, outcome: Outcome) -> None:
         report.json({"ok": True, **msgspec.to_builtins(outcome)})
         return
     report.line(done(outcome))
-    for commit in outcome.commits:
-        report.line(f"  commit {commit}")
-    for path in outcome.files:
-        report.line(f"  {path}")
+    for told in (*(f"commit {commit}" for commit in outcome.commits), *outcome.files):
+        report.line(f"  {told}")
     _print_left_out(outcome.kind, outcome.left_out)
     step = f"dspark-patches status {outcome.target}"
     if outcome.aside:
@@ -86,10 +78,8 @@ def done(outcome: Outcome) -> str:
     now = "patched" if outcome.verb == "apply" else "as released"
     if outcome.aside:
         made = "is" if outcome.changed else "was already"
-        return (
-            f"{release}: branch {outcome.branch} of {target} {made} {now}, at "
-            f"{outcome.head}; the work tree is as it was"
-        )
+        place = f"branch {outcome.branch} of {target} {made} {now}, at {outcome.head}"
+        return f"{release}: {place}; the work tree is as it was"
     if not outcome.changed:
         return f"nothing to do: {target} is {now} already ({release})"
     branch = f"branch {outcome.branch}" if outcome.branch else "HEAD"
@@ -100,35 +90,14 @@ def done(outcome: Outcome) -> str:
 def next_step(status: Status) -> str:
     """The command that helps; empty when there is nothing to do."""
     target = status.target.root
-    port = f"dspark-patches port {status.release or status.near or 'RELEASE'} {target}"
-    if not status.release:
-        return port
-    if any(patch.state == "unclear" for patch in status.patches):
-        if status.target.kind == "package":
-            version = status.release.removeprefix("v")
-            return f"reinstall sglang=={version} if a file was edited; else {port}"
-        return port
-    if not status.lacking and not status.mixed:
-        return ""
-    if status.blocked:
+    if not status.release or any(p.state == "unclear" for p in status.patches):
+        return status.remedy
+    if status.blocked and (status.lacking or status.mixed):
         return f"{COPIES}; files that are links are not replaced"
     if status.mixed:
-        return (
-            f"`dspark-patches apply {target}` puts in the rest, "
-            f"`dspark-patches revert {target}` takes all out"
-        )
-    return f"dspark-patches apply {target}"
-
-
-def _summary(status: Status) -> str:
-    if not status.release:
-        return "unclear: nothing can be said about its patches"
-    needed = sum(patch.needed for patch in status.patches)
-    if not needed:
-        return f"ok: {status.release} needs no fix"
-    if status.lacking:
-        return f"{len(status.lacking)} of {needed} needed patches are not in"
-    return f"ok: all {needed} needed patches are in"
+        rest = f"`dspark-patches apply {target}` puts in the rest"
+        return f"{rest}, `dspark-patches revert {target}` takes all out"
+    return f"dspark-patches apply {target}" if status.lacking else ""
 
 
 def _print_left_out(kind: str, paths: Sequence[str]) -> None:

@@ -7,50 +7,38 @@ chain says nothing, and nothing is guessed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Literal
 
 import msgspec
 
 from ..model.diff import ZEROS, Section
 from ..model.patching import backward, forward
-from ..model.series import Patch
+from ..model.series import Patch, Series
 from .confined import FileState
 from .replace import Change
 
 Verb = Literal["apply", "revert"]
 
 
-class PatchState(msgspec.Struct, frozen=True, kw_only=True):
-    """One patch on one target.
-
-    Attributes:
-        needed: whether the fault that it fixes is there without it.
-        notes: what the state rests on, where that is not plain.
-    """
+class PatchState(msgspec.Struct, frozen=True):
+    """One patch on one target."""
 
     name: str
     kind: Literal["fix", "test"]
-    needed: bool
+    needed: bool  # whether the fault that it fixes is there without it
     state: Literal["applied", "missing", "not needed", "partly applied", "unclear"]
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # what that rests on, where it is not plain
 
 
-class File(msgspec.Struct, frozen=True, kw_only=True):
-    """A file that a series touches, on one target.
-
-    Attributes:
-        place: where it stands below the target's root.
-        sections: what the patches do to it, in order.
-        state: what the target has.
-        left: whether another release's series left it; it counts as no file.
-    """
+class File(msgspec.Struct, frozen=True):
+    """A file that a series touches, on one target."""
 
     path: str
-    place: str
-    sections: tuple[Section, ...]
-    state: FileState
-    left: bool = False
+    place: str  # below the target's root
+    sections: tuple[Section, ...]  # what the patches do to it, in order
+    state: FileState  # what the target has
+    left: bool = False  # whether another release's series left it: it counts as none
 
     @property
     def steps(self) -> list[int]:
@@ -82,11 +70,7 @@ class File(msgspec.Struct, frozen=True, kw_only=True):
         return self.sections[-1].new if verb == "apply" else self.sections[0].old
 
     def change(self, verb: Verb, read: Callable[[File], bytes]) -> Change:
-        """What brings it to the verb's goal; may change nothing.
-
-        Raises:
-            Conflict: it is not what it was a moment ago.
-        """
+        """What brings it to the verb's goal; Conflict where it changed meanwhile."""
         now = None if self.state.blob == ZEROS else read(self)
         at = self.steps[0]
         before = after = [None if self.left else now]
@@ -103,10 +87,10 @@ class File(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def touched(patches: Iterable[Patch]) -> dict[str, list[Section]]:
-    """What patches do to each file, in order."""
+def touched(series: Series | None) -> dict[str, list[Section]]:
+    """What a series does to each file, in order."""
     touched: dict[str, list[Section]] = {}
-    for patch in patches:
+    for patch in series.patches if series else ():
         for section in patch.file.sections:
             touched.setdefault(section.path, []).append(section)
     return touched
@@ -125,10 +109,5 @@ def patch_state(patch: Patch, files: Mapping[str, File]) -> PatchState:
         state, notes = "unclear", [f"{f.path}: {f.strange or also}" for f in unknown]
     elif len(set(has.values())) == 1:
         state, notes = "applied" if all(has.values()) else "missing", []
-    return PatchState(
-        name=patch.name,
-        kind=patch.kind,
-        needed=patch.kind == "fix" and bool(has),
-        state=state,
-        notes=tuple(notes),
-    )
+    needed = patch.kind == "fix" and bool(has)
+    return PatchState(patch.name, patch.kind, needed, state, tuple(notes))

@@ -8,12 +8,12 @@ from contextlib import suppress
 from functools import cache, cached_property
 
 import msgspec
+from packaging.version import InvalidVersion, Version
 
 from ..errors import Exit, Failure
 from ..model import releases, series
 from ..model.diff import ZEROS
 from .confined import Confined, FileState
-from .identify import Identity, identify
 from .locate import Target
 from .states import File, PatchState, patch_state, touched
 
@@ -21,19 +21,10 @@ from .states import File, PatchState, patch_state, touched
 class Status:
     """What a target has of the files that its release's series touches.
 
-    Args:
-        target: the target; it is only read.
-        named: the release to take it for; found out unless told.
-        look: says what stands at paths; the target's own files unless told.
-
-    Attributes:
-        release: the release's tag; empty when the target is no known release.
-        how: what that rests on, or why there is none.
-        near: the release to port from when there is none.
-        loaded: the release's series; None when there is no release.
-        series: its patches.
-        files: the files that it touches, by path.
-        left_out: those that the target does not carry.
+    The ``release`` is found out unless it is ``named``; ``how`` says what that rests
+    on, or why there is none, and then ``near`` is the nearest. ``look`` says what
+    stands at paths, if these are not the target's own files. Of the ``files`` of the
+    series those in ``left_out`` are not carried.
 
     Raises:
         Usage: there is no release of that name, or it has no series.
@@ -50,13 +41,9 @@ class Status:
         self._look = look or self._in_place
         self._states: dict[str, FileState] = {}
         self._load = cache(lambda tag: series.load(releases.find(tag)))
-        if named:
-            told = Identity(releases.find(named).tag, "as you named it")
-        else:
-            told = identify(target.version, self._carried, self._load)
-        self.release, self.how, self.near = told
-        self.loaded = self._load(self.release) if self.release else None
-        self.series = self.loaded.patches if self.loaded else ()
+        self.near = ""
+        self.release, self.how = self._identified(named)
+        self.series = self._load(self.release) if self.release else None
         paths = touched(self.series)
         self.left_out = tuple(path for path in paths if not target.place(path))
         self.files = self.track(self._carried(paths))
@@ -64,8 +51,9 @@ class Status:
     @cached_property
     def patches(self) -> tuple[PatchState, ...]:
         """The state of each patch, and the fixes that only older releases need."""
-        states = [patch_state(patch, self.files) for patch in self.series]
-        return (*states, *self._not_needed(states))
+        patches = self.series.patches if self.series else ()
+        states = [patch_state(patch, self.files) for patch in patches]
+        return (*states, *self._not_needed({_slug(state.name) for state in states}))
 
     @property
     def strange(self) -> dict[str, str]:
@@ -89,6 +77,16 @@ class Status:
         return "partly applied" in states or {"applied", "missing"} <= states
 
     @property
+    def remedy(self) -> str:
+        """What helps where a file is in no known state."""
+        port = f"dspark-patches port {self.release or self.near or 'RELEASE'}"
+        hint = f"{port} {self.target.root}"
+        if self.release and self.target.kind == "package":
+            version = releases.find(self.release).version
+            return f"reinstall sglang=={version} if a file was edited; else {hint}"
+        return hint
+
+    @property
     def fingerprint(self) -> str:
         """The same for equal files of the same release and series."""
         files = (self.files[path] for path in sorted(self.files))
@@ -97,12 +95,7 @@ class Status:
         return hashlib.sha256(told.encode()).hexdigest()[:12] if self.release else ""
 
     def exit_code(self, require: bool, same_as: str = "") -> Exit:
-        """How to end.
-
-        Args:
-            require: whether every needed patch has to be in.
-            same_as: the fingerprint that it has to have; any unless told.
-        """
+        """How to end, where every needed patch has to be in, or files be the same."""
         if not self.release:
             return Exit.PRECONDITION
         unsure = {patch.state for patch in self.patches} & {"partly applied", "unclear"}
@@ -113,11 +106,10 @@ class Status:
 
     def track(self, states: Mapping[str, FileState]) -> dict[str, File]:
         """The files of the series, of which these are the states, by path."""
-        place = self.target.place
         files = {
-            p: File(path=p, place=place(p), sections=tuple(sections), state=states[p])
-            for p, sections in touched(self.series).items()
-            if p in states
+            path: File(path, self.target.place(path), tuple(sections), states[path])
+            for path, sections in touched(self.series).items()
+            if path in states
         }
         for path, file in files.items():
             if file.strange and file.sections[0].old == ZEROS:
@@ -125,6 +117,40 @@ class Status:
                 left = file.state.blob in self._added_by_others.get(path, ())
                 files[path] = msgspec.structs.replace(file, left=left)
         return files
+
+    def _identified(self, named: str) -> tuple[str, str]:
+        if named:
+            return releases.find(named).tag, "as you named it"
+        version = self.target.version
+        said = _release_of(version)
+        known, total = self._fit(said) if said else (0, 0)
+        if known == total > 0:
+            return said, f"by its version {version} and its {total} edited files"
+        fits = {}
+        for release in releases.with_series():
+            with suppress(Failure):
+                fits[release.tag] = self._fit(release.tag)
+        fits = {tag: (known, of) for tag, (known, of) in fits.items() if of}
+        whole = [tag for tag, (known, of) in fits.items() if known == of]
+        if len(whole) == 1:
+            return whole[0], f"by the {fits[whole[0]][1]} files that its series edits"
+        if said:
+            more = f"; {total - known} files differ" if known < total else ""
+            return said, f"by its version {version}{more}"
+        how = f"it says {version}" if version else "it names no version"
+        if fits:
+            self.near = max(fits, key=lambda tag: (fits[tag][0] / fits[tag][1], tag))
+            known, total = fits[self.near]
+            files = f"the {total} files that the series of {self.near} edits"
+            how = f"{how}; {known} of {files} are known"
+        return "", how
+
+    def _fit(self, tag: str) -> tuple[int, int]:
+        """How many of the files that a series edits are known, and of how many."""
+        files = touched(self._load(tag)).items()
+        blobs = {path: {s[0].old, *(one.new for one in s)} for path, s in files}
+        states = self._carried(path for path in blobs if ZEROS not in blobs[path])
+        return sum(s.blob in blobs[path] for path, s in states.items()), len(states)
 
     def _in_place(self, paths: list[str]) -> dict[str, FileState]:
         with Confined(self.target.root) as files:
@@ -142,30 +168,33 @@ class Status:
         found: dict[str, set[str]] = {}
         for release in releases.with_series():
             with suppress(Failure):
-                for path, sections in touched(self._load(release.tag).patches).items():
+                for path, sections in touched(self._load(release.tag)).items():
                     if sections[0].old == ZEROS:
                         found.setdefault(path, set()).update(s.new for s in sections)
         return found
 
-    def _not_needed(self, own: list[PatchState]) -> Iterator[PatchState]:
+    def _not_needed(self, seen: set[str]) -> Iterator[PatchState]:
         """Fixes that an older release needs and this one, which has them, does not."""
         known = list(releases.load().values())
         tags = [release.tag for release in known]
         older = known[: tags.index(self.release)] if self.release else []
-        seen = {_slug(patch.name) for patch in own}
         for release in reversed(older):
             for path in sorted(releases.series_dir(release).glob("[0-9]*.patch")):
-                name = _slug(path.stem)
+                name, note = _slug(path.stem), f"{release.tag} needs it"
                 if name not in seen:
                     seen.add(name)
-                    note = f"{release.tag} needs it, {self.release} does not"
-                    yield PatchState(
-                        name=name,
-                        kind="fix",
-                        needed=False,
-                        state="not needed",
-                        notes=(note,),
-                    )
+                    notes = (f"{note}, {self.release} does not",)
+                    yield PatchState(name, "fix", False, "not needed", notes)
+
+
+def _release_of(version: str) -> str:
+    """The release of a version; a local part such as ``+cu130`` does not matter."""
+    with suppress(InvalidVersion):
+        wanted = Version(Version(version).public)
+        for release in releases.with_series():
+            if Version(release.version) == wanted:
+                return release.tag
+    return ""
 
 
 def _slug(name: str) -> str:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -66,79 +64,70 @@ def status(
     context.exit(print_status(form, found, require, same_as))
 
 
-def _changing(command: Callable[..., None]) -> Callable[..., None]:
-    """The arguments and options of the verbs that change a target."""
-    taken = (
-        options.target,
-        options.python,
-        options.release,
-        options.branch,
-        options.commit,
-        options.form,
-    )
-    for take in reversed(taken):
-        command = take(command)
+_APPLY = """\
+Put the whole series of its release into TARGET, or nothing.
+
+Every file that the series touches must be as released or as patched;
+other files do not matter. An installed package gets the files below
+python/sglang, its test kit among them; tests under test/ are left out. A
+git checkout also gets one commit per patch, with the same ids for
+everybody, on the current branch. After an interruption a second `apply`
+finishes it, and `revert` takes it back.
+
+\b
+Examples:
+  dspark-patches apply
+  dspark-patches apply --python /opt/venv/bin/python
+  dspark-patches apply ~/sglang --branch v0.5.16-dspark
+
+Ends with 0 also when there is nothing to do, 3 when TARGET is not ready
+or no known release, 4 when one of its files is in no known state.
+"""
+_REVERT = """\
+Take the whole series out of TARGET: every byte as released.
+
+On a git checkout whose newest commits are those that `apply` made, the
+branch goes back to where it was; otherwise one commit on top takes the
+series out. The blob ids of the release prove the result.
+
+\b
+Examples:
+  dspark-patches revert
+  dspark-patches revert ~/sglang
+
+Ends with 0 also when there is nothing to do, 3 when TARGET is not ready
+or no known release, 4 when one of its files is in no known state.
+"""
+
+
+def _changing(verb: Verb, text: str) -> click.Command:
+    @click.command(name=verb, help=text)
+    @options.target
+    @options.python
+    @options.release
+    @options.branch
+    @options.commit
+    @options.form
+    def command(
+        target: Path | None,
+        python: str | None,
+        named: str,
+        branch: str,
+        commit: bool,
+        form: str,
+    ) -> None:
+        outcome = change(locate(target, python), verb, named, branch, commit)
+        try:
+            print_outcome(form, outcome)
+            sys.stdout.flush()
+        except OSError as error:
+            # What is done stays done, and must not look like a failure.
+            told = f"{done(outcome)}; it could not be told: {error.strerror}"
+            report.line(told, stderr=True)
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
     return command
 
 
-@click.command()
-@_changing
-def apply(**asked: Any) -> None:
-    """Put the whole series of its release into TARGET, or nothing.
-
-    Every file that the series touches must be as released or as patched;
-    other files do not matter. An installed package gets the files below
-    python/sglang, its test kit among them; tests under test/ are left out. A
-    git checkout also gets one commit per patch, with the same ids for
-    everybody, on the current branch. After an interruption a second `apply`
-    finishes it, and `revert` takes it back.
-
-    \b
-    Examples:
-      dspark-patches apply
-      dspark-patches apply --python /opt/venv/bin/python
-      dspark-patches apply ~/sglang --branch v0.5.16-dspark
-
-    Ends with 0 also when there is nothing to do, 3 when TARGET is not ready
-    or no known release, 4 when one of its files is in no known state.
-    """
-    _change("apply", **asked)
-
-
-@click.command()
-@_changing
-def revert(**asked: Any) -> None:
-    """Take the whole series out of TARGET: every byte as released.
-
-    On a git checkout whose newest commits are those that `apply` made, the
-    branch goes back to where it was; otherwise one commit on top takes the
-    series out. The blob ids of the release prove the result.
-
-    \b
-    Examples:
-      dspark-patches revert
-      dspark-patches revert ~/sglang
-
-    Ends with 0 also when there is nothing to do, 3 when TARGET is not ready
-    or no known release, 4 when one of its files is in no known state.
-    """
-    _change("revert", **asked)
-
-
-def _change(
-    verb: Verb,
-    target: Path | None,
-    python: str | None,
-    named: str,
-    branch: str,
-    commit: bool,
-    form: str,
-) -> None:
-    outcome = change(locate(target, python), verb, named, branch, commit)
-    try:
-        print_outcome(form, outcome)
-        sys.stdout.flush()
-    except OSError as error:
-        # What is done stays done, and must not look like a failure.
-        report.line(f"{done(outcome)}; its report: {error.strerror}", stderr=True)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+apply = _changing("apply", _APPLY)
+revert = _changing("revert", _REVERT)
