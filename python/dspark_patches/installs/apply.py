@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -61,38 +62,33 @@ def change(
     """
     commit = commit and target.kind == "checkout"
     if branch and not commit:
-        raise Usage(
-            f"{target.root} gets no branch",
-            cause="only a git checkout that gets commits has branches",
-            next_step="leave --branch out",
-        )
+        why = "only a git checkout that gets commits has branches"
+        what = f"{target.root} gets no branch"
+        raise Usage(what, cause=why, next_step="leave --branch out")
     with _alone(target.package), Confined(target.root) as root:
         repository = Repository(target.root) if commit else None
         status = Status(target, named, repository.states if repository else None)
         series = _check(status)
-        done = Outcome(
-            verb=verb,
-            target=str(target.root),
-            kind=target.kind,
-            release=status.release,
-            changed=False,
-            left_out=status.left_out,
-        )
-        if not repository:
-            files = _change_files(root, status, verb)
-            return msgspec.structs.replace(done, changed=bool(files), files=files)
-        job = Commits(repository, series, status, verb)
-        files = () if branch else job.move(root)
-        moved = bool(files) or job.head != repository.head
-        return msgspec.structs.replace(
-            done,
-            changed=repository.create_branch(branch, job.head) if branch else moved,
-            files=files,
-            commits=tuple(job.made),
-            head=job.head,
-            branch=branch or repository.branch,
-            aside=bool(branch),
-        )
+        more: dict[str, Any] = {}
+        if repository:
+            job = Commits(repository, series, status, verb)
+            more = {"commits": job.made, "head": job.head, "aside": bool(branch)}
+            files = () if branch else job.move(root)
+            moved = job.head != repository.head
+            changed = repository.create_branch(branch, job.head) if branch else moved
+            more["branch"] = branch or repository.branch
+        else:
+            files, changed = _change_files(root, status, verb), False
+    return Outcome(
+        verb=verb,
+        target=str(target.root),
+        kind=target.kind,
+        release=status.release,
+        changed=changed or bool(files),
+        files=files,
+        left_out=status.left_out,
+        **more,
+    )
 
 
 def _check(status: Status) -> Series:
@@ -143,10 +139,8 @@ def _alone(folder: Path) -> Iterator[None]:
             stack.callback(os.close, descriptor)
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise Precondition(
-                f"another apply or revert is changing {folder}",
-                next_step="run again when it has ended",
-            ) from error
+            what = f"another apply or revert is changing {folder}"
+            raise Precondition(what, next_step="run again when it has ended") from error
         except OSError as error:
             raise Precondition(
                 f"{folder} cannot be locked", cause=str(error)

@@ -36,7 +36,7 @@ class Commits:
         self.verb = verb
         self.goal = {p: file.goal(verb) for p, file in status.files.items()}
         before = self._before() if verb == "revert" else ""
-        self.made = [] if before else self._made()
+        self.made = () if before else tuple(self._made())
         self.head = before or (repository.head, *self.made)[-1]
 
     def move(self, root: Confined) -> tuple[str, ...]:

@@ -96,13 +96,10 @@ def locate(target: Path | None, python: str | None = None) -> Target:
         package, version = _in_environment(target)
         program = python or str(target / "bin" / "python")
         return _of(package, program, version, str(target))
-    expected = f"expected {_SOURCES}/{PACKAGE} or {PACKAGE} in it"
-    raise Usage(
-        f"{target} holds no SGLang",
-        cause=expected if target.is_dir() else "there is no such folder",
-        next_step="name a checkout, a tree or a site-packages folder, "
-        "or leave TARGET out and name an interpreter with --python",
-    )
+    why = f"expected {_SOURCES}/{PACKAGE} or {PACKAGE} in it"
+    why = why if target.is_dir() else "there is no such folder"
+    hint = "name a checkout, a tree, a site-packages folder or, alone, --python"
+    raise Usage(f"{target} holds no SGLang", cause=why, next_step=hint)
 
 
 def _of(package: Path | None, python: str, said: str = "", asked: str = "") -> Target:
@@ -112,14 +109,12 @@ def _of(package: Path | None, python: str, said: str = "", asked: str = "") -> T
     metadata elsewhere ``said`` is its version is believed last.
     """
     if not package:
-        raise Precondition(
-            f"{asked} has no sglang",
-            cause=f"its metadata say {said}, its package is not there" * bool(said),
-            next_step="name its interpreter with --python, or a checkout as TARGET",
-        )
+        why = f"its metadata say {said}, its package is not there" if said else ""
+        hint = "name its interpreter with --python, or a checkout as TARGET"
+        raise Precondition(f"{asked} has no sglang", cause=why, next_step=hint)
     linked, package = package.parent, package.resolve()
     above = package.parent
-    (info,) = (_metadata(above) or _metadata(linked))[:1] or [None]
+    info = next(iter(_metadata(above) or _metadata(linked)), None)
     version = (_version(info) if info else said) or _version(package)
     wheel = info and info.suffix == ".dist-info"
     if above.name == _SOURCES and not (wheel and info.parent == above):
@@ -150,11 +145,10 @@ def _asked(python: str) -> tuple[str, str]:
     try:
         return msgspec.convert(json.loads(said) if mark else None, tuple[str, str])
     except (ValueError, msgspec.ValidationError) as error:
-        raise Precondition(
-            f"{python} does not say where its packages are",
-            cause=done.stderr.decode("utf-8", "replace")[-500:] or str(error),
-            next_step="name the interpreter that SGLang runs with",
-        ) from error
+        what = f"{python} does not say where its packages are"
+        why = done.stderr.decode("utf-8", "replace")[-500:] or str(error)
+        hint = "name the interpreter that SGLang runs with"
+        raise Precondition(what, cause=why, next_step=hint) from error
 
 
 def _in_environment(home: Path) -> tuple[Path | None, str]:
@@ -179,11 +173,8 @@ def _metadata(folder: Path) -> list[Path]:
         return infos
     places = [f"{PACKAGE}/{n}" for n in ("__init__.py", "version.py", "_version.py")]
     rows = {record.row(place, _head(folder / place)) for place in places}
-
-    def unlisted(info: Path) -> int:
-        return len(rows.difference(_head(info / "RECORD", 1 << 24).splitlines()))
-
-    return sorted(infos, key=unlisted)
+    listed = {i: _head(i / "RECORD", 1 << 24).splitlines() for i in infos}
+    return sorted(infos, key=lambda info: len(rows.difference(listed[info])))
 
 
 def _version(folder: Path) -> str:
