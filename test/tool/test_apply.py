@@ -17,7 +17,6 @@ import pytest
 from machine import (
     EAGLE,
     GUARD,
-    HANDOFF,
     KIT,
     LATER,
     RECORD,
@@ -34,7 +33,7 @@ from machine import (
 )
 
 from dspark_patches import cli
-from dspark_patches.errors import BadInput, Conflict, Exit, Precondition, Usage
+from dspark_patches.errors import BadInput, Conflict, Exit, Precondition
 from dspark_patches.installs.apply import change
 from dspark_patches.installs.confined import Confined
 from dspark_patches.installs.locate import locate
@@ -169,18 +168,6 @@ def test_a_link_in_the_package_is_refused(machine: Machine, place: str) -> None:
         apply(target)
     assert "symbolic link" in caught.value.cause
     assert contents(target.root) == before
-
-
-def test_a_linked_package_is_changed_where_it_is(machine: Machine) -> None:
-    """The link in site-packages is the user's own word for the place."""
-    tree = machine.tree(RELEASED)
-    site = machine.folder / "site"
-    site.mkdir()
-    (site / "sglang").symlink_to(tree / "python" / "sglang")
-    target = locate(site)
-    assert (target.kind, target.root) == ("tree", tree)
-    apply(target)
-    assert (tree / ROUTER).read_bytes() == state(3)[ROUTER]
 
 
 @pytest.mark.parametrize("where", ["", "sglang/srt"])
@@ -397,36 +384,39 @@ def test_a_tampered_patch_changes_nothing(machine: Machine) -> None:
     assert contents(target.root) == before
 
 
-def test_only_a_checkout_has_branches(machine: Machine) -> None:
-    with pytest.raises(Usage, match="gets no branch"):
-        change(machine.package(), "apply", "", "new")
+def by_itself(machine: Machine, tree: Path) -> Path:
+    return tree
 
 
-def test_a_plain_tree_gets_its_tests_as_well(machine: Machine) -> None:
-    root = machine.tree()
-    apply(locate(root))
-    assert contents(root) == state(3)
-    revert(locate(root))
-    assert contents(root) == state(0)
+def by_a_link(machine: Machine, tree: Path) -> Path:
+    """The link in site-packages is the user's own word for the place."""
+    (machine.folder / "sglang").symlink_to(tree / "python" / "sglang")
+    return machine.folder
 
 
-def test_an_editable_install_is_changed_in_its_tree(machine: Machine) -> None:
-    root = machine.tree()
-    home = machine.folder / "venv"
-    site = environment(home)
+def by_an_editable_install(machine: Machine, tree: Path) -> Path:
     info = "sglang-0.5.16.dist-info"
     files = {
         f"{info}/METADATA": b"Name: sglang\nVersion: 0.5.16\n",
         f"{info}/RECORD": f"{info}/RECORD,,\n".encode(),
-        "sglang.pth": f"{root / 'python'}\n".encode(),
+        "sglang.pth": f"{tree / 'python'}\n".encode(),
     }
-    factories.write_files(site, files)
-    before = contents(site)
-    target = locate(home)
-    assert (target.kind, target.root, target.record) == ("tree", root, "")
+    factories.write_files(environment(machine.folder / "venv"), files)
+    return machine.folder / "venv"
+
+
+@pytest.mark.parametrize("reach", [by_itself, by_a_link, by_an_editable_install])
+def test_a_tree_is_changed_where_it_is(machine: Machine, reach) -> None:
+    """Tests included, and nothing beside it."""
+    tree = machine.tree()
+    place = reach(machine, tree)
+    before = contents(place)
+    target = locate(place)
+    assert (target.kind, target.root, target.record) == ("tree", tree, "")
     apply(target)
-    assert (root / HANDOFF).exists() and (root / KIT).exists()
-    assert contents(site) == before
+    assert contents(tree) == state(3)
+    revert(target)
+    assert contents(place) == before
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
@@ -444,6 +434,9 @@ def test_a_full_output_is_no_failure(machine: Machine, monkeypatch, capsys, form
 @pytest.mark.parametrize("form", ["text", "json", "github"])
 def test_the_command_tells_what_it_did(machine: Machine, capsys, form: str) -> None:
     site = str(machine.site())
+    # Only a checkout has branches.
+    assert cli.main(["apply", site, "--branch", "new"]) == Exit.USAGE
+    capsys.readouterr()
     assert cli.main(["apply", site, "--format", form]) == Exit.OK
     assert PLACED in capsys.readouterr().out
     assert cli.main(["status", site, "--require"]) == Exit.OK
