@@ -98,7 +98,7 @@ def locate(target: Path | None, python: str | None = None) -> Target:
         return _of(package, program, version, str(target))
     why = f"expected {_SOURCES}/{PACKAGE} or {PACKAGE} in it"
     why = why if target.is_dir() else "there is no such folder"
-    hint = "name a checkout, a tree, a site-packages folder or, alone, --python"
+    hint = "name a checkout, a tree or a site-packages folder; or --python, no TARGET"
     raise Usage(f"{target} holds no SGLang", cause=why, next_step=hint)
 
 

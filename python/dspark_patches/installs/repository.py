@@ -30,13 +30,7 @@ _CONFIG = "[core]\n\trepositoryformatversion = 0\n\tbare = false\n"
 _SHARED = ("objects", "refs", "packed-refs", "logs", "shallow")
 # What says the format of a repository; ours can lead to git's default alone.
 _FORMAT = r"^extensions\.(objectformat|refstorage)$"
-_BEGUN = (
-    "rebase-merge",
-    "rebase-apply",
-    "MERGE_HEAD",
-    "CHERRY_PICK_HEAD",
-    "REVERT_HEAD",
-)
+_BEGUN = "rebase-merge rebase-apply MERGE_HEAD CHERRY_PICK_HEAD REVERT_HEAD".split()
 _OTHER = FileState("", "it is a link, a submodule or in conflict")
 
 
