@@ -67,7 +67,7 @@ class Confined:
             return FileState("", refusal.message)
 
     def read(self, path: str) -> bytes:
-        """The content of a file; BadInput where it is none, or larger than any of ours."""
+        """The content of a file; BadInput if it is none, or larger than any of ours."""
         with self._parent(path) as (folder, name):
             descriptor = os.open(name, _FILE, dir_fd=folder)
         return _content(descriptor, path)

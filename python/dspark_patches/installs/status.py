@@ -53,7 +53,7 @@ class Status:
         """The state of each patch, and the fixes that only older releases need."""
         patches = self.series.patches if self.series else ()
         states = [patch_state(patch, self.files) for patch in patches]
-        return (*states, *self._not_needed({_slug(state.name) for state in states}))
+        return (*states, *self._not_needed({s.name.partition("-")[2] for s in states}))
 
     @property
     def strange(self) -> dict[str, str]:
@@ -180,7 +180,7 @@ class Status:
         older = known[: tags.index(self.release)] if self.release else []
         for release in reversed(older):
             for path in sorted(releases.series_dir(release).glob("[0-9]*.patch")):
-                name, note = _slug(path.stem), f"{release.tag} needs it"
+                name, note = path.stem.partition("-")[2], f"{release.tag} needs it"
                 if name not in seen:
                     seen.add(name)
                     notes = (f"{note}, {self.release} does not",)
@@ -195,7 +195,3 @@ def _release_of(version: str) -> str:
             if Version(release.version) == wanted:
                 return release.tag
     return ""
-
-
-def _slug(name: str) -> str:
-    return name.partition("-")[2]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -109,14 +110,9 @@ def _changing(verb: Verb, text: str) -> click.Command:
     @options.commit
     @options.form
     def command(
-        target: Path | None,
-        python: str | None,
-        named: str,
-        branch: str,
-        commit: bool,
-        form: str,
+        target: Path | None, python: str | None, form: str, **asked: Any
     ) -> None:
-        outcome = change(locate(target, python), verb, named, branch, commit)
+        outcome = change(locate(target, python), verb, **asked)
         try:
             print_outcome(form, outcome)
             sys.stdout.flush()
