@@ -17,12 +17,13 @@ import click
 from . import __version__, report
 from .errors import Exit, Failure, is_disk_full
 
-# The module of each verb's click command, by for whom the verb is.
+# The module of each verb's click command, and its name there unless that is
+# `command`, by for whom the verb is.
 _SECTIONS = {
     "Commands": {
-        "status": "installs.status_verb",
-        "apply": "installs.apply_verb",
-        "revert": "installs.revert_verb",
+        "status": "installs.verbs:status",
+        "apply": "installs.verbs:apply",
+        "revert": "installs.verbs:revert",
         "verify": "proof.verify_verb",
         "test": "proof.test_verb",
         "port": "port.port_verb",
@@ -49,7 +50,8 @@ class _Verbs(click.Group):
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         if name not in _VERBS:
             return None
-        return import_module(f".{_VERBS[name]}", __package__).command
+        module, _, command = _VERBS[name].partition(":")
+        return getattr(import_module(f".{module}", __package__), command or "command")
 
     def format_commands(
         self, context: click.Context, formatter: click.HelpFormatter

@@ -8,6 +8,8 @@ import shutil
 import stat
 import subprocess
 import sys
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import factories
@@ -15,7 +17,6 @@ import pytest
 from machine import (
     EAGLE,
     GUARD,
-    HANDOFF,
     KIT,
     LATER,
     RECORD,
@@ -32,11 +33,11 @@ from machine import (
 )
 
 from dspark_patches import cli
-from dspark_patches.errors import BadInput, Conflict, Exit, Precondition, Usage
+from dspark_patches.errors import BadInput, Conflict, Exit, Precondition
 from dspark_patches.installs.apply import change
 from dspark_patches.installs.confined import Confined
-from dspark_patches.installs.locate import Target, locate
-from dspark_patches.installs.status import status
+from dspark_patches.installs.locate import locate
+from dspark_patches.installs.status import Status
 from dspark_patches.model import lock, releases
 
 PLACED = "sglang/srt/router.py"
@@ -47,34 +48,24 @@ def package_files(root: Path) -> dict[str, bytes]:
     return {p: c for p, c in found.items() if p.startswith("sglang/")}
 
 
-def apply(target: Target):
-    return change(target, "apply")
-
-
-def revert(target: Target):
-    return change(target, "revert")
+apply = partial(change, verb="apply")
+revert = partial(change, verb="revert")
 
 
 @pytest.mark.parametrize("count", range(3))
 def test_the_whole_series_goes_in_and_out(machine: Machine, count: int) -> None:
     """From nothing, and from what an earlier, shorter series left."""
     target = machine.package(state(count))
+    before = contents(target.root)
     done = apply(target)
     assert done.changed and done.release == "v0.5.16"
     assert set(done.left_out) == {GUARD, TEST}
     assert package_files(target.root) == carried(state(3))
-    revert(target)
-    assert package_files(target.root) == carried(RELEASED)
-
-
-def test_revert_restores_every_byte(machine: Machine) -> None:
-    target = machine.package()
-    before = contents(target.root)
-    apply(target)
-    assert contents(target.root) != before
     assert revert(target).changed
-    assert contents(target.root) == before
+    assert package_files(target.root) == carried(RELEASED)
     assert not (target.root / "sglang/test/kits").exists()
+    if count == 0:
+        assert contents(target.root) == before
 
 
 def test_a_second_apply_says_so_and_changes_nothing(machine: Machine) -> None:
@@ -88,15 +79,6 @@ def test_a_second_apply_says_so_and_changes_nothing(machine: Machine) -> None:
     assert not revert(target).changed
 
 
-def test_the_installers_list_stays_true(machine: Machine) -> None:
-    target = machine.package()
-    apply(target)
-    rows = (target.root / RECORD).read_bytes().split(b"\r\n")
-    listed = {row.split(b",")[0].decode() for row in rows if row}
-    assert "sglang/srt/handoff.py" in listed and "sglang/test/kits/kit.py" in listed
-    assert len(listed) == len([row for row in rows if row])
-
-
 def test_pip_takes_a_patched_package_out(machine: Machine, tmp_path: Path) -> None:
     """With pip itself, in an environment made for it."""
     site = environment(tmp_path / "venv")
@@ -106,31 +88,22 @@ def test_pip_takes_a_patched_package_out(machine: Machine, tmp_path: Path) -> No
     assert list(site.iterdir()) == []
 
 
-def test_modes_are_kept(machine: Machine) -> None:
+def test_modes_and_owners_are_kept(machine: Machine) -> None:
     target = machine.package()
     (target.root / PLACED).chmod(0o640)
     (target.root / "sglang/__init__.py").chmod(0o664)
-    apply(target)
-    assert mode(target.root / PLACED) == 0o640
-    assert mode(target.root / "sglang/srt/handoff.py") == 0o664
-    assert mode(target.root / "sglang/test/kits") == mode(target.root / "sglang")
-    revert(target)
-    assert mode(target.root / PLACED) == 0o640
-
-
-def mode(path: Path) -> int:
-    return stat.S_IMODE(path.stat().st_mode)
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
-def test_owners_are_kept(machine: Machine) -> None:
-    target = machine.package()
+    owner = (12345, 12346) if os.geteuid() == 0 else (os.getuid(), os.getgid())
     for path in target.root.rglob("*"):
-        os.chown(path, 12345, 12346)
+        os.chown(path, *owner)
     apply(target)
-    for place in (PLACED, "sglang/srt/handoff.py", "sglang/test/kits", RECORD):
+    modes = {PLACED: 0o640, "sglang/srt/handoff.py": 0o664, RECORD: 0o644}
+    modes["sglang/test/kits"] = stat.S_IMODE((target.root / "sglang").stat().st_mode)
+    for place, mode in modes.items():
         found = (target.root / place).stat()
-        assert (found.st_uid, found.st_gid) == (12345, 12346), place
+        assert stat.S_IMODE(found.st_mode) == mode, place
+        assert (found.st_uid, found.st_gid) == owner, place
+    revert(target)
+    assert stat.S_IMODE((target.root / PLACED).stat().st_mode) == 0o640
 
 
 def test_stale_bytecode_is_no_trap(machine: Machine) -> None:
@@ -147,14 +120,10 @@ def test_stale_bytecode_is_no_trap(machine: Machine) -> None:
     )
 
     def clock() -> str:
-        done = subprocess.run(
-            [sys.executable, "-B", "-c", ask],
-            env=env,
-            check=True,
-            capture_output=True,
-            text=True,
-        )
-        return done.stdout.strip()
+        command = [sys.executable, "-B", "-c", ask]
+        return subprocess.run(
+            command, env=env, capture_output=True, text=True
+        ).stdout.strip()
 
     assert clock() == "0"
     apply(target)
@@ -201,29 +170,13 @@ def test_a_link_in_the_package_is_refused(machine: Machine, place: str) -> None:
     assert contents(target.root) == before
 
 
-def test_a_linked_package_is_changed_where_it_is(machine: Machine) -> None:
-    """The link in site-packages is the user's own word for the place."""
-    tree = machine.tree(RELEASED)
-    site = machine.folder / "site"
-    site.mkdir()
-    (site / "sglang").symlink_to(tree / "python" / "sglang")
-    target = locate(site)
-    assert (target.kind, target.root) == ("tree", tree)
-    apply(target)
-    assert (tree / ROUTER).read_bytes() == state(3)[ROUTER]
-
-
 @pytest.mark.parametrize("where", ["", "sglang/srt"])
 def test_a_package_that_may_not_be_written(machine: Machine, where: str) -> None:
     """As an ordinary user, in a process of its own when we are root."""
     target = machine.package()
-    folders = [target.root, *(p for p in target.root.rglob("*") if p.is_dir())]
-    if where:
-        for folder in folders:
-            folder.chmod(0o777)
+    for folder in (target.root, *target.root.rglob("*/")):
+        folder.chmod(0o777 if where else 0o555)
     (target.root / where).chmod(0o555)
-    if not where:
-        (target.root / "sglang").chmod(0o555)
     before = contents(target.root)
     said = as_nobody(machine.folder, lambda: apply(target))
     assert "you may not write to it; nothing was changed" in said
@@ -255,20 +208,35 @@ def as_nobody(folder: Path, job) -> str:
     return told
 
 
-def test_a_file_that_is_scribbled_on_is_no_success(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def moved(monkeypatch: pytest.MonkeyPatch):
+    """Let something happen around every move of a file to its place."""
+
+    @contextmanager
+    def moved(before=lambda place: None, after=lambda place: None):
+        move = Confined.move
+
+        def around(self, source, place):
+            before(place)
+            move(self, source, place)
+            after(place)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Confined, "move", around)
+            yield
+
+    return moved
+
+
+def test_a_file_that_is_scribbled_on_is_no_success(machine: Machine, moved) -> None:
     """By somebody else, between the moment it was moved and the end."""
     target = machine.package()
-    move = Confined.move
 
-    def raced(self, source, place):
-        move(self, source, place)
+    def scribble(place: str) -> None:
         if place == PLACED:
             (target.root / PLACED).write_bytes(b"scribble\n")
 
-    with monkeypatch.context() as patch:
-        patch.setattr(Confined, "move", raced)
+    with moved(after=scribble):
         with pytest.raises(Precondition, match="could not be taken back") as caught:
             apply(target)
     assert "router.py changed meanwhile" in caught.value.cause
@@ -295,10 +263,10 @@ def test_a_full_disk_changes_nothing(machine: Machine, monkeypatch) -> None:
     for allowed in range(100):
         calls = iter(range(allowed))
 
-        def full(self, path, content, traits, calls=calls):
+        def full(*arguments, calls=calls):
             if next(calls, None) is None:
                 raise OSError(28, "No space left on device")
-            return write(self, path, content, traits)
+            return write(*arguments)
 
         monkeypatch.setattr(Confined, "write", full)
         try:
@@ -316,40 +284,34 @@ def test_a_full_disk_changes_nothing(machine: Machine, monkeypatch) -> None:
     [(16, "a file is mounted over"), (18, "another file system"), (5, "written")],
 )
 def test_a_file_that_cannot_be_replaced_takes_all_back(
-    machine: Machine, monkeypatch, number: int, told: str
+    machine: Machine, moved, number: int, told: str
 ) -> None:
     target = machine.package()
     before = contents(target.root)
-    move = Confined.move
 
-    def stuck(self, source, place):
+    def stuck(place: str) -> None:
         if place == "sglang/srt/handoff.py":
             raise OSError(number, "stuck")
-        move(self, source, place)
 
-    monkeypatch.setattr(Confined, "move", stuck)
-    with pytest.raises(Precondition, match=told):
+    with moved(before=stuck), pytest.raises(Precondition, match=told):
         apply(target)
     assert contents(target.root) == before
 
 
-def test_what_cannot_be_taken_back_is_named(machine: Machine, monkeypatch) -> None:
+def test_what_cannot_be_taken_back_is_named(machine: Machine, moved) -> None:
     target = machine.package()
-    move = Confined.move
-    moved = []
+    places = []
 
-    def stuck(self, source, place):
-        moved.append(place)
-        if "handoff" in place or (moved.count(place) > 1 and "srt" in place):
+    def stuck(place: str) -> None:
+        places.append(place)
+        if "handoff" in place or (places.count(place) > 1 and "srt" in place):
             raise OSError(5, "stuck")
-        move(self, source, place)
 
-    with monkeypatch.context() as patch:
-        patch.setattr(Confined, "move", stuck)
+    with moved(before=stuck):
         with pytest.raises(Precondition, match="could not be taken back") as caught:
             apply(target)
     assert "dspark-patches revert" in caught.value.next_step
-    assert status(target).mixed
+    assert Status(target).mixed
     assert revert(target).changed
     assert package_files(target.root) == carried(RELEASED)
 
@@ -386,7 +348,7 @@ def test_what_another_series_has_left_is_replaced(machine: Machine) -> None:
     patch_files = (patch_file_of(LATER, LATER | kit, "Add another kit"),)
     machine.write(machine.later, patch_files, LATER)
     target = machine.package(RELEASED | kit)
-    assert not status(target).strange
+    assert not Status(target).strange
     assert revert(target).files == ("sglang/test/kits/kit.py",)
     factories.write_files(target.root, carried(kit))
     apply(target)
@@ -403,9 +365,8 @@ def test_an_unknown_release_is_refused(machine: Machine) -> None:
 def test_a_series_that_its_lock_does_not_know_is_refused(machine: Machine) -> None:
     target = machine.package()
     path = lock.path_of(machine.release)
-    text = path.read_text()
     result = lock.load(machine.release).edited[EAGLE].result
-    path.write_text(text.replace(result, "1" * 40))
+    path.write_text(path.read_text().replace(result, "1" * 40))
     before = contents(target.root)
     with pytest.raises(BadInput, match="do not make what its lock says"):
         apply(target)
@@ -414,53 +375,68 @@ def test_a_series_that_its_lock_does_not_know_is_refused(machine: Machine) -> No
 
 def test_a_tampered_patch_changes_nothing(machine: Machine) -> None:
     target = machine.package()
-    patch_file = releases.series_dir(machine.release) / "0003-hand-a-batch-over.patch"
-    patch_file.write_bytes(
-        patch_file.read_bytes().replace(b"+def build", b"+def wreck")
-    )
+    path = releases.series_dir(machine.release) / "0003-hand-a-batch-over.patch"
+    path.write_bytes(path.read_bytes().replace(b"+def build", b"+def wreck"))
     before = contents(target.root)
-    with pytest.raises(BadInput, match="0003-hand-a-batch-over.patch"):
-        apply(target)
-    with pytest.raises(BadInput, match="0003-hand-a-batch-over.patch"):
-        status(target)
+    for attempt in (apply, Status):
+        with pytest.raises(BadInput, match="0003-hand-a-batch-over.patch"):
+            attempt(target)
     assert contents(target.root) == before
 
 
-def test_only_a_checkout_has_branches(machine: Machine) -> None:
-    with pytest.raises(Usage, match="gets no branch"):
-        change(machine.package(), "apply", "", "new")
+def by_itself(machine: Machine, tree: Path) -> Path:
+    return tree
 
 
-def test_a_plain_tree_gets_its_tests_as_well(machine: Machine) -> None:
-    root = machine.tree()
-    apply(locate(root))
-    assert contents(root) == state(3)
-    revert(locate(root))
-    assert contents(root) == state(0)
+def by_a_link(machine: Machine, tree: Path) -> Path:
+    """The link in site-packages is the user's own word for the place."""
+    (machine.folder / "sglang").symlink_to(tree / "python" / "sglang")
+    return machine.folder
 
 
-def test_an_editable_install_is_changed_in_its_tree(machine: Machine) -> None:
-    root = machine.tree()
-    site = machine.folder / "site"
-    factories.write_files(
-        site,
-        {
-            "sglang-0.5.16.dist-info/METADATA": b"Name: sglang\nVersion: 0.5.16\n",
-            "sglang-0.5.16.dist-info/RECORD": b"sglang-0.5.16.dist-info/RECORD,,\n",
-            "sglang.pth": f"{root / 'python'}\n".encode(),
-        },
-    )
-    before = contents(site)
-    target = locate(root / "python")
-    assert (target.kind, target.root, target.record) == ("tree", root, "")
+def by_an_editable_install(machine: Machine, tree: Path) -> Path:
+    info = "sglang-0.5.16.dist-info"
+    files = {
+        f"{info}/METADATA": b"Name: sglang\nVersion: 0.5.16\n",
+        f"{info}/RECORD": f"{info}/RECORD,,\n".encode(),
+        "sglang.pth": f"{tree / 'python'}\n".encode(),
+    }
+    factories.write_files(environment(machine.folder / "venv"), files)
+    return machine.folder / "venv"
+
+
+@pytest.mark.parametrize("reach", [by_itself, by_a_link, by_an_editable_install])
+def test_a_tree_is_changed_where_it_is(machine: Machine, reach) -> None:
+    """Tests included, and nothing beside it."""
+    tree = machine.tree()
+    place = reach(machine, tree)
+    before = contents(place)
+    target = locate(place)
+    assert (target.kind, target.root, target.record) == ("tree", tree, "")
     apply(target)
-    assert (root / HANDOFF).exists() and (root / KIT).exists()
-    assert contents(site) == before
+    assert contents(tree) == state(3)
+    revert(target)
+    assert contents(place) == before
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_full_output_is_no_failure(machine: Machine, monkeypatch, capsys, form):
+    """What was done stays done, and is told on standard error."""
+    site = machine.site()
+    with open("/dev/full", "w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        assert cli.main(["apply", str(site), "--format", form]) == Exit.OK
+    assert "is patched; 5 files changed; it could not" in capsys.readouterr().err
+    assert not Status(locate(site)).lacking
 
 
 @pytest.mark.parametrize("form", ["text", "json", "github"])
 def test_the_command_tells_what_it_did(machine: Machine, capsys, form: str) -> None:
     site = str(machine.site())
+    # Only a checkout has branches.
+    assert cli.main(["apply", site, "--branch", "new"]) == Exit.USAGE
+    capsys.readouterr()
     assert cli.main(["apply", site, "--format", form]) == Exit.OK
     assert PLACED in capsys.readouterr().out
     assert cli.main(["status", site, "--require"]) == Exit.OK

@@ -29,7 +29,7 @@ from machine import (
 from dspark_patches.git import Git
 from dspark_patches.installs.apply import change
 from dspark_patches.installs.locate import Target, locate
-from dspark_patches.installs.status import status
+from dspark_patches.installs.status import Status
 
 MOVES = ("replace", "unlink", "rmdir")
 STAGES = ("mkdir", "fchmod")
@@ -171,7 +171,7 @@ def test_a_package(machine: Machine, verb: str) -> None:
     count = 0
     for count, moment in enumerate(kills(target.root, lambda: change(target, verb))):
         all_old_or_new(target.root, wanted["apply"][0], wanted["revert"][0])
-        found = status(target)
+        found = Status(target)
         states = tuple(patch.state for patch in found.patches)
         told.add(states)
         if set(states) == {"applied"}:
@@ -200,7 +200,7 @@ def test_the_taking_back_is_killed_too(machine: Machine) -> None:
 
 
 def partly(target: Target) -> bool:
-    return status(target).mixed
+    return Status(target).mixed
 
 
 @pytest.mark.parametrize("verb", ["apply", "revert"])

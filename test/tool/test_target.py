@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import textwrap
 from pathlib import Path
 
 import factories
@@ -40,7 +39,7 @@ class Python:
             check=True,
             text=True,
         )
-        return Path(done.stdout.strip()).parent.resolve()
+        return Path(done.stdout.splitlines()[-1]).parent.resolve()
 
     def found(self) -> Path:
         return locate(None, str(self.program)).package.resolve()
@@ -58,39 +57,22 @@ def tree(tmp_path: Path) -> Path:
     return tmp_path / "tree"
 
 
-def finder(mapping: str) -> bytes:
-    """What setuptools writes for an editable install."""
-    return textwrap.dedent(f"""
-        from __future__ import annotations
-        import sys
-        from importlib.machinery import ModuleSpec, PathFinder
-        from importlib.util import spec_from_file_location
-        from itertools import chain
-        from pathlib import Path
-
-        MAPPING: dict[str, str] = {mapping}
-        NAMESPACES: dict[str, list[str]] = {{}}
+# What setuptools writes for an editable install, in short.
+FINDER = """
+import sys
+from importlib.util import spec_from_file_location
 
 
-        class _EditableFinder:
-            @classmethod
-            def find_spec(cls, fullname, path=None, target=None):
-                for pkg, pkg_path in reversed(list(MAPPING.items())):
-                    if fullname == pkg:
-                        init = Path(pkg_path, "__init__.py")
-                        return spec_from_file_location(fullname, init)
-                return None
+class Finder:
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        if name == "sglang":
+            return spec_from_file_location(name, {!r} + "/__init__.py")
 
 
-        def install():
-            sys.meta_path.append(_EditableFinder)
-        """).encode()
-
-
-def direct_url(tree: Path) -> bytes:
-    """What every installer says of an editable install."""
-    facts = {"url": f"file://{tree}/python", "dir_info": {"editable": True}}
-    return json.dumps(facts).encode()
+def install():
+    sys.meta_path.append(Finder)
+"""
 
 
 def install_plain(python: Python, tree: Path) -> None:
@@ -104,16 +86,13 @@ def install_pth(python: Python, tree: Path) -> None:
 
 def install_finder(python: Python, tree: Path) -> None:
     name = "__editable___sglang_0_5_16_finder"
-    mapping = repr({"sglang": str(tree / "python" / "sglang")})
-    factories.write_files(
-        python.site,
-        METADATA
-        | {
-            f"{name}.py": finder(mapping),
-            "__editable__.sglang-0.5.16.pth": f"import {name}; {name}.install()".encode(),
-            DIRECT_URL: direct_url(tree),
-        },
-    )
+    facts = {"url": f"file://{tree}/python", "dir_info": {"editable": True}}
+    files = {
+        f"{name}.py": FINDER.format(str(tree / "python" / "sglang")).encode(),
+        "__editable__.sglang-0.5.16.pth": f"import {name}; {name}.install()".encode(),
+        DIRECT_URL: json.dumps(facts).encode(),
+    }
+    factories.write_files(python.site, METADATA | files)
 
 
 def install_egg_link(python: Python, tree: Path) -> None:
@@ -175,16 +154,12 @@ def test_a_part_of_a_namespace_is_not_it(
 ) -> None:
     """Such as the folder of the files that our own series add."""
     install_plain(python, tree)
+    # A start-up file may print.
+    noise = b"import sys; print('hello'); print('dspark')\n"
+    factories.write_files(python.site, {"noise.pth": noise})
     (tmp_path / "ours" / "sglang" / "srt").mkdir(parents=True)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "ours"))
     assert python.found() == python.imports() == python.site / "sglang"
-
-
-def test_a_start_up_file_may_print(python: Python, tree: Path) -> None:
-    install_plain(python, tree)
-    noise = b"import sys; print('hello'); print('dspark')\n"
-    factories.write_files(python.site, {"noise.pth": noise})
-    assert python.found() == python.site / "sglang"
 
 
 @pytest.mark.parametrize(
@@ -253,26 +228,20 @@ def test_a_tree_is_known_from_its_folders(tree: Path, inside: str) -> None:
     assert (target.kind, target.root) == ("tree", tree)
 
 
-@pytest.mark.parametrize("inside", ["", "sglang"])
-def test_a_package_is_known_from_its_folders(machine: Machine, inside: str) -> None:
+def test_a_package_is_known_from_its_folders(machine: Machine) -> None:
     site = machine.site()
-    target = locate(site / inside)
-    assert (target.kind, target.root) == ("package", site)
-    assert target.package == site / "sglang"
-
-
-def test_a_folder_called_python_may_hold_packages(machine: Machine) -> None:
-    """As `pip install --target python` makes it."""
-    site = machine.site().rename(machine.folder / "python")
-    assert locate(site).kind == "package"
+    for target in (locate(site), locate(site / "sglang")):
+        assert (target.kind, target.package) == ("package", site / "sglang")
+    # As `pip install --target python` makes it.
+    assert locate(site.rename(machine.folder / "python")).kind == "package"
 
 
 def test_a_folder_without_sglang_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(Usage, match="holds no SGLang"):
-        locate(tmp_path)
-    with pytest.raises(Usage, match="holds no SGLang") as caught:
-        locate(tmp_path / "none")
-    assert caught.value.cause == "there is no such folder"
+    expected = "expected python/sglang or sglang in it"
+    for place, why in ((".", expected), ("none", "there is no such folder")):
+        with pytest.raises(Usage, match="holds no SGLang") as caught:
+            locate(tmp_path / place)
+        assert caught.value.cause == why
 
 
 def test_a_built_tree_says_its_version(tree: Path) -> None:

@@ -6,23 +6,44 @@ the same verb again finishes what was interrupted, the other one takes it back.
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
-from ..errors import Precondition, Usage
-from . import commits, plan, record
+import msgspec
+
+from ..errors import Conflict, Precondition, Usage
+from ..model import lock, releases
+from ..model.series import Series
+from . import record
+from .commits import Commits
 from .confined import Confined
-from .find import PACKAGE
-from .locate import Target
-from .plan import Outcome, Verb
+from .locate import PACKAGE, Kind, Target
 from .replace import Change, replace, told
-from .status import View
+from .repository import Repository
+from .states import Verb
+from .status import Status
 
-_BUSY = (errno.EWOULDBLOCK, errno.EACCES)
+COPIES = "install SGLang with copies, such as uv's --link-mode=copy"
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What ``apply`` or ``revert`` did."""
+
+    verb: Verb
+    target: str
+    kind: Kind
+    release: str
+    changed: bool
+    files: tuple[str, ...] = ()  # what was replaced, added or removed
+    left_out: tuple[str, ...] = ()  # what of the series the target does not carry
+    commits: tuple[str, ...] = ()
+    head: str = ""  # where the branch stands now; empty unless commits are kept
+    branch: str = ""  # empty when HEAD is detached
+    aside: bool = False  # whether that is a new branch, and nothing else was touched
 
 
 def change(
@@ -30,12 +51,8 @@ def change(
 ) -> Outcome:
     """Put the whole series of a target's release in, or take it out.
 
-    Args:
-        target: the target.
-        verb: what to do.
-        named: the release to take it for; found out unless told.
-        branch: for a checkout, a new branch to make instead.
-        commit: for a checkout, whether to make commits.
+    The release is found out unless it is ``named``. A checkout gets commits, if told
+    on a new branch and nothing else, unless ``commit`` is false.
 
     Raises:
         Usage: there is no such release, or no branch can be made here.
@@ -45,51 +62,69 @@ def change(
     """
     commit = commit and target.kind == "checkout"
     if branch and not commit:
-        raise Usage(
-            f"{target.root} gets no branch",
-            cause="only a git checkout that gets commits has branches",
-            next_step="leave --branch out",
-        )
-    with _alone(target.package):
-        if commit:
-            return commits.change(target, verb, named, branch)
-        return _change_files(target, verb, named)
-
-
-def _change_files(target: Target, verb: Verb, named: str) -> Outcome:
-    view = View(target, named)
-    loaded = plan.fitting(view)
-    with Confined(target.root) as root:
-        files = plan.files(view, view.chain, lambda p: root.read(target.place(p)))
-        changes = [file.change(verb) for file in files]
-        # Its rows come first and go last, so that an uninstall finds every
-        # file in it at any moment.
-        listed = _listed(target, root, verb, files)
-        changes = [*listed, *changes] if verb == "apply" else [*changes, *listed]
-        done = replace(root, target, changes)
+        why = "only a git checkout that gets commits has branches"
+        what = f"{target.root} gets no branch"
+        raise Usage(what, cause=why, next_step="leave --branch out")
+    with _alone(target.package), Confined(target.root) as root:
+        repository = Repository(target.root) if commit else None
+        status = Status(target, named, repository.states if repository else None)
+        series = _check(status)
+        more: dict[str, Any] = {}
+        if repository:
+            job = Commits(repository, series, status, verb)
+            more = {"commits": job.made, "head": job.head, "aside": bool(branch)}
+            files = () if branch else job.move(root)
+            moved = job.head != repository.head
+            changed = repository.create_branch(branch, job.head) if branch else moved
+            more["branch"] = branch or repository.branch
+        else:
+            files, changed = _change_files(root, status, verb), False
     return Outcome(
         verb=verb,
         target=str(target.root),
         kind=target.kind,
-        release=loaded.release,
-        changed=bool(done),
-        files=done,
-        left_out=view.left_out,
+        release=status.release,
+        changed=changed or bool(files),
+        files=files,
+        left_out=status.left_out,
+        **more,
     )
 
 
-def _listed(
-    target: Target, root: Confined, verb: Verb, files: Sequence[plan.File]
-) -> list[Change]:
-    """The change of the installer's list that goes with the files."""
-    if not target.record:
-        return []
-    with told(target.root):
-        old = root.read(target.record)
-    rows = {file.place: file.contents for file in files}
-    new = record.updated(old, rows, patched=verb == "apply")
-    # What an uninstall leaves beside it would pass for another installation.
-    return [Change(place=target.record, old=old, new=new, aside=PACKAGE)]
+def _check(status: Status) -> Series:
+    """The series, for a target whose every file is in a known state."""
+    root, hint = status.target.root, status.remedy
+    if not status.series:
+        what = f"{root} is no release that we know"
+        raise Precondition(what, cause=status.how, next_step=hint)
+    others = len(status.strange) - 1
+    for path, why in status.strange.items():
+        more = f" (and {others} more files)" if others else ""
+        what = f"the series of {status.release} does not fit {path}{more}"
+        raise Conflict(what, cause=why, next_step=hint)
+    for path, why in status.blocked.items():
+        what = f"{root / status.files[path].place} cannot be replaced"
+        why += "; what it leads to belongs to somebody else"
+        raise Precondition(what, cause=why, next_step=COPIES)
+    lock.agreed(releases.find(status.release), status.series)
+    return status.series
+
+
+def _change_files(root: Confined, status: Status, verb: Verb) -> tuple[str, ...]:
+    listed = status.target.record
+    with told(root.root):
+        files = status.files.values()
+        changes = [f.change(verb, lambda f: root.read(f.place)) for f in files]
+        if listed:
+            old = root.read(listed)
+            rows = {one.place: one.known for one in changes}
+            new = record.updated(old, rows, patched=verb == "apply")
+            # What an uninstall leaves beside it would pass for another installation.
+            row = Change(place=listed, old=old, new=new, aside=PACKAGE)
+            # Its rows come first and go last, so that an uninstall finds every
+            # file in it at any moment.
+            changes.insert(0 if verb == "apply" else len(changes), row)
+    return replace(root, status.target, changes)
 
 
 @contextmanager
@@ -97,28 +132,17 @@ def _alone(folder: Path) -> Iterator[None]:
     """Be the only one to change what lies in ``folder``.
 
     The folder itself is locked, so that no lock file is left behind.
-
-    Raises:
-        Precondition: another process is changing it, or it cannot be locked.
     """
-    try:
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError as error:
-        raise Precondition(f"{folder} cannot be opened", cause=str(error)) from error
-    try:
-        _lock(descriptor, folder)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def _lock(descriptor: int, folder: Path) -> None:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno in _BUSY:
+    with ExitStack() as stack:
+        try:
+            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            stack.callback(os.close, descriptor)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            what = f"another apply or revert is changing {folder}"
+            raise Precondition(what, next_step="run again when it has ended") from error
+        except OSError as error:
             raise Precondition(
-                f"another apply or revert is changing {folder}",
-                next_step="run again when it has ended",
+                f"{folder} cannot be locked", cause=str(error)
             ) from error
-        raise Precondition(f"{folder} cannot be locked", cause=str(error)) from error
+        yield

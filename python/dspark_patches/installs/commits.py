@@ -7,97 +7,98 @@ that after an interruption the same is done again.
 
 from __future__ import annotations
 
+from functools import partial
+from itertools import dropwhile
+
 from ..errors import BadInput, Conflict, Precondition
 from ..model.patch_file import AUTHOR, PatchFile
-from ..model.series import Series
-from . import plan
+from ..model.series import Patch, Series
 from .confined import Confined
-from .gitdir import FILES_ALONE, under_way
-from .locate import Target
-from .plan import Outcome, Verb
-from .replace import blob_of, replace
-from .repository import Repository
-from .status import View
+from .replace import replace
+from .repository import FILES_ALONE, Repository
+from .states import Verb
+from .status import Status
 
 
-def change(target: Target, verb: Verb, named: str, branch: str) -> Outcome:
-    """Put a series into a checkout as commits, or take it out.
+class Commits:
+    """What a verb makes of a checkout that nobody else is changing.
 
-    Args:
-        target: a checkout; nobody else may be changing it.
-        verb: what to do.
-        named: the release to take it for; found out unless told.
-        branch: a new branch to make; then the work tree, the index and the
-            current branch stay as they are.
-
-    Raises:
-        Failure: it cannot be done; nothing has changed.
+    ``made`` are the new commits, ``head`` is where the branch is to stand. Where it
+    cannot be done, a Failure says so and nothing has changed.
     """
-    return _Job(target, verb, named).run(branch)
 
-
-class _Job:
-    def __init__(self, target: Target, verb: Verb, named: str) -> None:
-        self.target = target
+    def __init__(
+        self, repository: Repository, series: Series, status: Status, verb: Verb
+    ) -> None:
+        self.repository = repository
+        self.series = series
+        self.status = status  # of HEAD, all of it in known states
         self.verb = verb
-        self.repository = Repository(target.root)
-        self.view = View(target, named, self.repository.looks)
-        self.series = plan.fitting(self.view)
-        blob, content = self.view.chain.blob, self.repository.content
-        files = plan.files(self.view, self.view.chain, lambda p: content(blob(p)))
-        self.changes = [file.change(verb) for file in files]
-        self.goal = {change.place: change.new for change in self.changes}
+        self.goal = {p: file.goal(verb) for p, file in status.files.items()}
+        before = self._before() if verb == "revert" else ""
+        self.made = () if before else tuple(self._made())
+        self.head = before or (repository.head, *self.made)[-1]
 
-    def run(self, branch: str) -> Outcome:
-        commits, head = self._built()
-        files: tuple[str, ...] = ()
-        if branch:
-            changed = self.repository.create_branch(branch, head)
-        else:
-            files = self._move(head)
-            changed = bool(files) or head != self.repository.head
-        return Outcome(
-            verb=self.verb,
-            target=str(self.target.root),
-            kind=self.target.kind,
-            release=self.series.release,
-            changed=changed,
-            files=files,
-            commits=commits,
-            head=head,
-            branch=branch or self.repository.branch,
-            aside=bool(branch),
-        )
+    def move(self, root: Confined) -> tuple[str, ...]:
+        """Let work tree, index and branch follow; the files that have changed."""
+        for trace in self.repository.begun:
+            what = f"{root.root} has a merge, rebase or the like under way"
+            hint = f"end it, or {FILES_ALONE}"
+            raise Precondition(what, cause=f"there is {trace}", next_step=hint)
+        staged = self.status.track(self.repository.staged(self.goal))
+        placed = self.status.track({path: root.state(path) for path in self.goal})
+        for file in (*staged.values(), *placed.values()):
+            if why := file.strange or file.state.why:
+                what = f"{root.root} has another {file.path} than its HEAD"
+                hint = "commit that or put it aside, and run again"
+                raise Precondition(what, cause=why, next_step=hint)
+        files = placed.values()
+        changes = [f.change(self.verb, lambda f: root.read(f.path)) for f in files]
+        message = f"dspark-patches: {self.verb} {self.status.release}"
+        then = partial(self.repository.follow, self.goal, self.head, message)
+        return replace(root, self.status.target, changes, then)
 
-    def _built(self) -> tuple[tuple[str, ...], str]:
-        """The new commits, and where the branch is to stand."""
-        changes = [one for one in self.changes if one.old != one.new]
+    def _made(self) -> list[str]:
+        content = self.repository.content
+        files = self.status.files.values()
+        changes = [f.change(self.verb, lambda f: content(f.state.blob)) for f in files]
+        changes = [change for change in changes if change.old != change.new]
         if not changes:
-            return (), self.repository.head
+            return []
+        head = self.repository.head
         if self.verb == "apply":
-            rest = self.series.patches[self._leading() :]
-            commits = self.repository.build(self.series.release, rest)
-            self._must_reach_goal(commits[-1])
-            return commits, commits[-1]
-        if before := self._before():
-            return (), before
-        contents = {one.place: one.new for one in changes}
-        commit = self.repository.build_one(contents, _reversal(self.series))
-        self._must_reach_goal(commit)
-        return (commit,), commit
+            made = self._build(self._lacking(), head)
+        else:
+            with self.repository.workshop(head) as shop:
+                for change in changes:
+                    mode = "100755" if change.executable else "100644"
+                    shop.put(change.place, mode, change.new)
+                made = [shop.commit(head, _reversal(self.series))]
+        if not self._reaches_goal(made[-1]):
+            what = f"the commits are not what {self.status.release}/lock.toml says"
+            raise BadInput(what, next_step="run `dspark-patches check`")
+        return made
 
-    def _leading(self) -> int:
-        """How many of the first patches are in; the others must all be missing."""
-        states = [state.state for state in self.view.chain.states()]
-        count = next((n for n, s in enumerate(states) if s != "applied"), len(states))
-        for patch, state in zip(self.series.patches[count:], states[count:]):
-            if state != "missing":
-                raise Conflict(
-                    f"{self.series.release}/{patch.name}.patch is {state}, though an "
-                    "earlier patch is not in",
-                    next_step="run `dspark-patches revert` first",
-                )
-        return count
+    def _build(self, patches: list[Patch], commit: str) -> list[str]:
+        made = []
+        with self.repository.workshop(commit) as shop:
+            for patch in patches:
+                name = f"{self.series.release}/{patch.name}.patch"
+                shop.apply(patch.file.sections, name)
+                commit = shop.commit(commit, patch.file)
+                made.append(commit)
+        return made
+
+    def _lacking(self) -> list[Patch]:
+        """The last patches, which are all missing; those before are all in."""
+        states = zip(self.series.patches, self.status.patches)
+        lacking = list(dropwhile(lambda one: one[1].state == "applied", states))
+        for patch, told in lacking:
+            if told.state != "missing":
+                name = f"{self.status.release}/{patch.name}.patch"
+                what = f"{name} is {told.state}, though an earlier patch is not in"
+                raise Conflict(what, next_step="run `dspark-patches revert` first")
+        return [patch for patch, _ in lacking]
 
     def _before(self) -> str:
         """The commit that the series was applied to, if that is all that came since.
@@ -105,58 +106,17 @@ class _Job:
         The same patches on the same commit make the same commits, so that what
         stands on the branch can be compared with what ``apply`` would make.
         """
-        states = self.view.chain.states()
-        patches = tuple(
-            patch
-            for patch, state in zip(self.series.patches, states)
-            if state.state == "applied"
-        )
-        commit = self.repository.parent(len(patches))
+        states = zip(self.series.patches, self.status.patches)
+        patches = [patch for patch, told in states if told.state == "applied"]
+        commit = self.repository.commit(f"HEAD~{len(patches)}") if patches else ""
         if not commit or not self._reaches_goal(commit):
             return ""
-        commits = self.repository.build(self.series.release, patches, commit)
-        return commit if commits[-1:] == (self.repository.head,) else ""
+        made = self._build(patches, commit)
+        return commit if made[-1] == self.repository.head else ""
 
     def _reaches_goal(self, commit: str) -> bool:
-        looks = self.repository.looks(self.goal, commit)
-        return all(looks[p].blob == blob_of(new) for p, new in self.goal.items())
-
-    def _must_reach_goal(self, commit: str) -> None:
-        if not self._reaches_goal(commit):
-            raise BadInput(
-                f"the commits are not what {self.series.release}/lock.toml says",
-                next_step="run `dspark-patches check`",
-            )
-
-    def _move(self, head: str) -> tuple[str, ...]:
-        """Let work tree, index and branch follow; the files that have changed."""
-        repository = self.repository
-        if begun := under_way(repository.git_dir):
-            raise Precondition(
-                f"{self.target.root} has a {begun} under way",
-                next_step=f"end it, or {FILES_ALONE}",
-            )
-        paths = list(self.goal)
-        with Confined(self.target.root) as root:
-            chain = self.view.chain_of({path: root.look(path) for path in paths})
-            for one in (self.view.chain_of(repository.staged(paths)), chain):
-                for path, why in (one.strange() | one.blocked()).items():
-                    raise Precondition(
-                        f"{self.target.root} has another {path} than its HEAD",
-                        cause=why,
-                        next_step="commit that or put it aside, and run again",
-                    )
-            changes = [
-                file.change(self.verb)
-                for file in plan.files(self.view, chain, root.read)
-            ]
-            message = f"dspark-patches: {self.verb} {self.series.release}"
-            return replace(
-                root,
-                self.target,
-                changes,
-                lambda: repository.follow(paths, head, message),
-            )
+        states = self.repository.states(self.goal, commit)
+        return {path: state.blob for path, state in states.items()} == self.goal
 
 
 def _reversal(series: Series) -> PatchFile:

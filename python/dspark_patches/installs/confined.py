@@ -11,7 +11,7 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -23,39 +23,21 @@ from ..model.diff import ZEROS, blob_id, check_path
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # A pipe must not block us, nor a terminal become ours.
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-_KEPT = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR, errno.EROFS)
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class Look(msgspec.Struct, frozen=True, kw_only=True):
-    """What stands at a path.
+class FileState(msgspec.Struct, frozen=True):
+    """What stands at a path."""
 
-    Attributes:
-        blob: the blob id of the file; zeros where there is none, empty where
-            it cannot be told.
-        why: what keeps it from being told, or from being replaced.
-    """
-
-    blob: str
-    why: str = ""
-
-
-class Traits(msgspec.Struct, frozen=True, kw_only=True):
-    """The permissions and the owner of a file or folder."""
-
-    mode: int
-    user: int
-    group: int
+    blob: str  # the file's blob id; zeros where there is none, empty if it is not told
+    why: str = ""  # what keeps it from being told, or from being replaced
 
 
 class Confined:
-    """One folder, and what lies below it.
+    """One folder, and what lies below it; a path that leads out is an OSError.
 
-    Args:
-        root: the folder; a link to it is followed, once, here.
-
-    Raises:
-        Precondition: it cannot be opened.
+    A link to the folder itself is followed, once, when this is made; Precondition
+    says that it cannot be opened.
     """
 
     def __init__(self, root: Path) -> None:
@@ -71,143 +53,100 @@ class Confined:
     def __exit__(self, *exception: object) -> None:
         os.close(self._root)
 
-    def look(self, path: str) -> Look:
+    def state(self, path: str) -> FileState:
         """What stands at ``path``; a file behind a link is told from its content."""
         try:
-            return Look(blob=blob_id(self.read(path)))
+            return FileState(blob_id(self.read(path)))
         except FileNotFoundError:
-            return Look(blob=ZEROS)
+            return FileState(ZEROS)
         except OSError as error:
             if error.errno in (errno.ELOOP, errno.ENOTDIR):
                 return self._behind_link(path)
-            return Look(blob="", why=error.strerror or str(error))
+            return FileState("", error.strerror or str(error))
         except BadInput as refusal:
-            return Look(blob="", why=refusal.message)
+            return FileState("", refusal.message)
 
     def read(self, path: str) -> bytes:
-        """The content of a file.
-
-        Raises:
-            OSError: there is none, a link is in the way, or it is unreadable.
-            BadInput: it is no regular file, or larger than any of the series.
-        """
+        """The content of a file; BadInput if it is none, or larger than any of ours."""
         with self._parent(path) as (folder, name):
             descriptor = os.open(name, _FILE, dir_fd=folder)
         return _content(descriptor, path)
 
-    def traits(self, path: str) -> Traits:
-        """The traits of what stands at ``path`` itself.
-
-        Raises:
-            OSError: there is nothing, or a link is in the way.
-        """
+    def traits(self, path: str) -> os.stat_result:
+        """Mode and owner of what stands at ``path`` itself."""
         with self._parent(path) as (folder, name):
-            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
-        mode = stat.S_IMODE(found.st_mode)
-        return Traits(mode=mode, user=found.st_uid, group=found.st_gid)
+            return os.stat(name, dir_fd=folder, follow_symlinks=False)
 
     def names(self, path: str) -> list[str]:
         """The names in a folder; none where there is no folder."""
-        try:
+        with suppress(FileNotFoundError, NotADirectoryError):
             with self._folder(path) as folder:
                 return sorted(os.listdir(folder))
-        except (FileNotFoundError, NotADirectoryError):
-            return []
+        return []
 
-    def write(self, path: str, content: bytes, traits: Traits) -> None:
-        """Write a new file, on disk when this returns.
-
-        Args:
-            path: where; there must be nothing.
-            content: the bytes.
-            traits: the permissions and the owner that it gets.
-
-        Raises:
-            OSError: it cannot be written whole.
-        """
+    def write(
+        self, path: str, content: bytes, traits: os.stat_result, also: int = 0
+    ) -> None:
+        """Write a new file with these traits, and also bits, on disk on return."""
         with self._parent(path) as (folder, name):
             descriptor = os.open(name, _NEW, 0o600, dir_fd=folder)
         with os.fdopen(descriptor, "wb", buffering=0) as stream:
             left = memoryview(content)
             while left:
                 left = left[stream.write(left) :]
-            _give(descriptor, traits)
+            _give(descriptor, traits, also)
             os.fsync(descriptor)
 
     def move(self, source: str, target: str) -> None:
-        """Let ``target`` be the file that ``source`` was, in one step.
-
-        Raises:
-            OSError: it cannot be moved.
-        """
+        """Let ``target`` be the file that ``source`` was, in one step."""
         with self._parent(source) as (out_of, old), self._parent(target) as (to, new):
             os.replace(old, new, src_dir_fd=out_of, dst_dir_fd=to)
+            os.fsync(to)
 
     def remove(self, path: str) -> None:
         """Remove a file; that there is none is no failure."""
-        try:
-            with self._parent(path) as (folder, name):
-                os.unlink(name, dir_fd=folder)
-        except FileNotFoundError:
-            pass
+        with suppress(FileNotFoundError), self._parent(path) as (folder, name):
+            os.unlink(name, dir_fd=folder)
+            os.fsync(folder)
 
-    def make_folder(self, path: str, traits: Traits) -> None:
-        """Make a folder and those above it, where there is none.
-
-        Raises:
-            OSError: it cannot be made, or a link is in the way.
-        """
-        parts = path.split("/")
-        for count in range(1, len(parts) + 1):
-            with self._parent("/".join(parts[:count])) as (folder, name):
+    def make_folder(self, path: str, traits: os.stat_result) -> None:
+        """Make a folder and those above it, where there is none."""
+        for above in _prefixes(path):
+            with self._parent(above) as (folder, name):
                 try:
                     os.mkdir(name, 0o700, dir_fd=folder)
                 except FileExistsError:
                     continue
-                made = os.open(name, _FOLDER, dir_fd=folder)
-            try:
+                os.fsync(folder)
+            with self._folder(above) as made:
                 _give(made, traits)
-            finally:
-                os.close(made)
 
     def drop_folder(self, path: str) -> bool:
         """Remove a folder if it is empty; whether it is gone."""
         try:
-            with self._parent(path) as (folder, name):
+            with suppress(FileNotFoundError), self._parent(path) as (folder, name):
                 os.rmdir(name, dir_fd=folder)
-        except FileNotFoundError:
-            return True
-        except OSError as error:
-            if error.errno in _KEPT:
-                return False
-            raise
+                os.fsync(folder)
+        except OSError:
+            return False
         return True
 
-    def settle(self, path: str) -> None:
-        """Let what was done to the names in a folder reach the disk."""
-        with self._folder(path) as folder:
-            os.fsync(folder)
-
-    def _behind_link(self, path: str) -> Look:
-        parts = path.split("/")
-        for count in range(1, len(parts) + 1):
-            above = "/".join(parts[:count])
-            if (self.root / above).is_symlink():
-                break
-        else:
+    def _behind_link(self, path: str) -> FileState:
+        links = (at for at in _prefixes(path) if (self.root / at).is_symlink())
+        link = next(links, "")
+        if not link:
             # A file stands where a folder should be: so there is no such file.
-            return Look(blob=ZEROS)
-        why = f"{above} is a symbolic link"
+            return FileState(ZEROS)
+        why = f"{link} is a symbolic link"
         try:
-            flags = _FILE & ~os.O_NOFOLLOW
-            content = _content(os.open(self.root / path, flags), path)
+            descriptor = os.open(self.root / path, _FILE & ~os.O_NOFOLLOW)
+            return FileState(blob_id(_content(descriptor, path)), why)
         except FileNotFoundError:
-            if above == path:
-                return Look(blob="", why=f"{why} that leads nowhere")
-            return Look(blob=ZEROS, why=why)
+            if link == path:
+                return FileState("", f"{why} that leads nowhere")
+            return FileState(ZEROS, why)
         except (OSError, BadInput) as error:
-            return Look(blob="", why=f"{why}: {error}")
-        return Look(blob=blob_id(content), why=why)
+            return FileState("", f"{why}: {error}")
 
     @contextmanager
     def _parent(self, path: str) -> Iterator[tuple[int, str]]:
@@ -230,12 +169,18 @@ class Confined:
             os.close(folder)
 
 
-def _give(descriptor: int, traits: Traits) -> None:
+def _prefixes(path: str) -> list[str]:
+    """A path's folders from the top, and itself."""
+    parts = path.split("/")
+    return ["/".join(parts[:count]) for count in range(1, len(parts) + 1)]
+
+
+def _give(descriptor: int, traits: os.stat_result, also: int = 0) -> None:
     found = os.fstat(descriptor)
-    if (found.st_uid, found.st_gid) != (traits.user, traits.group):
-        os.fchown(descriptor, traits.user, traits.group)
+    if (found.st_uid, found.st_gid) != (traits.st_uid, traits.st_gid):
+        os.fchown(descriptor, traits.st_uid, traits.st_gid)
     # After the owner: a change of owner takes some permissions away.
-    os.fchmod(descriptor, traits.mode)
+    os.fchmod(descriptor, stat.S_IMODE(traits.st_mode) | also)
 
 
 def _content(descriptor: int, path: str) -> bytes:

@@ -18,11 +18,8 @@ def updated(
 ) -> bytes:
     """The list for a series that is in, or out.
 
-    Args:
-        record: the list, whichever of a file's contents it states.
-        files: by path as it stands in the list, every content that a file goes
-            through, from released to patched; None for no file.
-        patched: whether the series is in.
+    Of ``files`` it has every content, from released to patched; None is no file. The
+    list may state any of these.
     """
     ending = b"\r\n" if b"\r\n" in record else b"\n"
     if not record.endswith(ending):
@@ -33,8 +30,7 @@ def updated(
     for path, contents in files.items():
         goal = contents[-1 if patched else 0]
         if goal is None:
-            # A deleted file of the release keeps its row, or its place in the
-            # list would be lost.
+            # A deleted file keeps its row, or its place in the list would be lost.
             goal = contents[0]
         new = None if goal is None else row(path, goal)
         known = {row(path, content) for content in contents if content is not None}

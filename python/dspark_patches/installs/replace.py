@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,14 +18,17 @@ import msgspec
 
 from ..errors import Conflict, Failure, Precondition
 from ..model.diff import ZEROS, blob_id, check_path
-from .confined import Confined, Traits
+from .confined import Confined
 from .locate import Target
 
 _BESIDE = ".dspark-patches-"
-_UNCHANGED = "nothing was changed"
+_FULL = ("the disk is full", "free some space and run again")
+_DENIED = ("you may not write to it", "run as its owner")
 _MEANING = {
-    errno.ENOSPC: ("the disk is full", "free some space and run again"),
-    errno.EDQUOT: ("the disk quota is used up", "free some space and run again"),
+    errno.ENOSPC: _FULL,
+    errno.EDQUOT: _FULL,
+    errno.EACCES: _DENIED,
+    errno.EPERM: _DENIED,
     errno.EBUSY: ("a file is mounted over", "change it where it is mounted from"),
     errno.EXDEV: (
         "a part of it lies on another file system",
@@ -35,54 +38,46 @@ _MEANING = {
         "it is on a read-only file system",
         "change it where that is made, such as when the image is built",
     ),
-    errno.EACCES: ("you may not write to it", "run as its owner"),
-    errno.EPERM: ("you may not write to it", "run as its owner"),
 }
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """One file's content before and after; None stands for no file.
-
-    Attributes:
-        aside: the folder to write it in first, unless that is its own.
-    """
+    """One file's content before and after; None stands for no file."""
 
     place: str
     old: bytes | None
     new: bytes | None
+    known: tuple[bytes | None, ...] = ()  # all it goes through, released to patched
     executable: bool = False
-    aside: str = ""
+    aside: str = ""  # the folder to write it in first, unless that is its own
+
+    @property
+    def above(self) -> str:
+        """The folder that it stands in; may be empty."""
+        return self.place.rpartition("/")[0]
 
     @property
     def beside(self) -> str:
         """Where the content is written before it is moved to its place."""
-        above, slash, name = self.place.rpartition("/")
-        return f"{self.aside or above}{slash}{_BESIDE}{name}"
+        above = self.aside or self.above
+        return f"{above}/{_BESIDE}{self.place.rpartition('/')[2]}".lstrip("/")
 
 
 def replace(
     files: Confined,
     target: Target,
-    changes: Sequence[Change],
+    changes: list[Change],
     then: Callable[[], None] = lambda: None,
 ) -> tuple[str, ...]:
-    """Make the changes, in their order: all of them, or none.
+    """Make the changes, in their order: all of them, or none; the places that changed.
 
-    Args:
-        files: what lies below the target's root.
-        target: the target; new files and folders get the owner and the
-            permissions of its package.
-        changes: the files; each must have its old content now, which may be
-            the new one.
-        then: what else belongs to it, done last; if it fails all is taken back.
-
-    Returns:
-        The places that have changed.
+    Each file must have its old content now, which may be the new one. New files and
+    folders get the owner and the permissions of the target's package. ``then`` is
+    what else belongs to it, done last; if it fails all is taken back.
 
     Raises:
-        Precondition: the target cannot be written; nothing has changed, or it
-            says what has.
-        Conflict: a file changed meanwhile; likewise.
+        Precondition: the target cannot be written, or all not be taken back.
+        Conflict: a file changed meanwhile.
     """
     job = _Job(files, target.package.relative_to(target.root).as_posix(), changes)
     with told(files.root):
@@ -96,10 +91,20 @@ def replace(
     return tuple(change.place for change in job.needed)
 
 
+@contextmanager
+def told(root: Path) -> Iterator[None]:
+    """Say what a failing system call means; all has been taken back by then."""
+    try:
+        yield
+    except OSError as error:
+        what, hint = _MEANING.get(error.errno or 0, ("it cannot be written", ""))
+        what = f"{root}: {what}; nothing was changed"
+        cause = error.strerror or str(error)
+        raise Precondition(what, cause=cause, next_step=hint) from error
+
+
 class _Job:
-    def __init__(
-        self, files: Confined, package: str, changes: Sequence[Change]
-    ) -> None:
+    def __init__(self, files: Confined, package: str, changes: list[Change]) -> None:
         self.files = files
         self.package = package
         self.changes = changes
@@ -110,8 +115,7 @@ class _Job:
         try:
             for change in self.needed:
                 self._expect(change, change.old)
-                if change.new is not None:
-                    self._write(change, change.new)
+                self._write(change, change.new)
         except BaseException:
             self._clear()
             self._drop_empty(lambda change: change.old)
@@ -122,7 +126,6 @@ class _Job:
             self._expect(change, change.old)
             self._move(change, change.new)
         self._drop_empty(lambda change: change.new)
-        self._settle()
         for change in self.changes:
             self._expect(change, change.new)
 
@@ -131,44 +134,57 @@ class _Job:
         try:
             self._clear()
             for change in reversed(self.needed):
-                if self.files.look(change.place).blob == blob_of(change.new):
-                    if change.old is not None:
-                        self._write(change, change.old)
+                if self._is(change, change.new):
+                    self._write(change, change.old)
                     self._move(change, change.old)
                 self._expect(change, change.old)
             self._drop_empty(lambda change: change.old)
-            self._settle()
         except (OSError, Failure) as second:
-            raise Precondition(
-                f"{self.files.root}: it was stopped midway and could not be taken back",
-                cause=f"{failure}; then: {second}",
-                next_step="put that right, then run `dspark-patches revert`",
-            ) from failure
+            what = (
+                f"{self.files.root}: it was stopped midway and could not be taken back"
+            )
+            hint = "put that right, then run `dspark-patches revert`"
+            cause = f"{failure}; then: {second}"
+            raise Precondition(what, cause=cause, next_step=hint) from failure
+
+    def _is(self, change: Change, content: bytes | None) -> bool:
+        blob = ZEROS if content is None else blob_id(content)
+        return self.files.state(change.place).blob == blob
 
     def _expect(self, change: Change, content: bytes | None) -> None:
-        if self.files.look(change.place).blob != blob_of(content):
+        if not self._is(change, content):
             raise Conflict(f"{self.files.root / change.place} changed meanwhile")
 
-    def _write(self, change: Change, content: bytes) -> None:
-        if above := change.place.rpartition("/")[0]:
-            self.files.make_folder(above, self.files.traits(self.package))
-        self.files.write(change.beside, content, self._traits(change))
-
-    def _traits(self, change: Change) -> Traits:
+    def _write(self, change: Change, content: bytes | None) -> None:
+        if content is None:
+            return
+        if change.above:
+            self.files.make_folder(change.above, self.files.traits(self.package))
         try:
-            return self.files.traits(change.place)
+            traits, also = self.files.traits(change.place), 0
         except FileNotFoundError:
-            file = self.files.traits(f"{self.package}/__init__.py")
-        # Whoever may read a script may run it.
-        run = (file.mode & 0o444) >> 2 if change.executable else 0
-        return msgspec.structs.replace(file, mode=file.mode | run)
+            traits = self.files.traits(f"{self.package}/__init__.py")
+            # Whoever may read a script may run it.
+            also = (traits.st_mode & 0o444) >> 2 if change.executable else 0
+        self.files.write(change.beside, content, traits, also)
 
     def _move(self, change: Change, content: bytes | None) -> None:
-        _drop_bytecode(self.files, change.place)
+        self._drop_bytecode(change)
         if content is None:
             self.files.remove(change.place)
         else:
             self.files.move(change.beside, change.place)
+
+    def _drop_bytecode(self, change: Change) -> None:
+        # Before Python trusts what it compiled from a file it compares the file's
+        # size and its time in seconds, or nothing at all.
+        name, _, ending = change.place.rpartition("/")[2].rpartition(".")
+        if ending != "py":
+            return
+        compiled = re.compile(rf"{re.escape(name)}\.[\w.-]*pyc(\.[0-9]+)?", re.ASCII)
+        cache = f"{change.above}/__pycache__"
+        for found in filter(compiled.fullmatch, self.files.names(cache)):
+            self.files.remove(f"{cache}/{found}")
 
     def _clear(self) -> None:
         """Remove what was written beside, also by one that was killed."""
@@ -181,53 +197,9 @@ class _Job:
     def _drop_empty(self, goal: Callable[[Change], bytes | None]) -> None:
         """Remove folders that only held what is gone; no release has empty ones."""
         for change in self.changes:
-            above = change.place.rpartition("/")[0] if goal(change) is None else ""
+            above = change.above if goal(change) is None else ""
             while above:
                 self.files.drop_folder(f"{above}/__pycache__")
                 if not self.files.drop_folder(above):
                     break
                 above = above.rpartition("/")[0]
-
-    def _settle(self) -> None:
-        """Let names reach the disk; where a folder went, those of the one above."""
-        for folder in {change.place.rpartition("/")[0] for change in self.changes}:
-            while folder:
-                try:
-                    self.files.settle(folder)
-                    break
-                except FileNotFoundError:
-                    folder = folder.rpartition("/")[0]
-
-
-def blob_of(content: bytes | None) -> str:
-    """The blob id of a file; zeros for None, which stands for no file."""
-    return ZEROS if content is None else blob_id(content)
-
-
-def _drop_bytecode(files: Confined, path: str) -> None:
-    """Remove what Python compiled from a file that is about to change.
-
-    Before Python trusts what it compiled it compares the file's size and its
-    time in seconds, or nothing at all.
-    """
-    above, _, name = path.rpartition("/")
-    stem, _, ending = name.rpartition(".")
-    if ending != "py":
-        return
-    form = re.compile(rf"{re.escape(stem)}\.[\w.-]*pyc(\.[0-9]+)?", re.ASCII)
-    for compiled in filter(form.fullmatch, files.names(f"{above}/__pycache__")):
-        files.remove(f"{above}/__pycache__/{compiled}")
-
-
-@contextmanager
-def told(root: Path) -> Iterator[None]:
-    """Say what a failing system call means; all has been taken back by then."""
-    try:
-        yield
-    except OSError as error:
-        what, hint = _MEANING.get(error.errno or 0, ("it cannot be written", ""))
-        raise Precondition(
-            f"{root}: {what}; {_UNCHANGED}",
-            cause=error.strerror or str(error),
-            next_step=hint,
-        ) from error

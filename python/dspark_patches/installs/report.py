@@ -2,52 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from .. import report
 from ..errors import Exit
-from .plan import COPIES, Outcome
+from .apply import COPIES, Outcome
 from .status import Status
 
-_STYLES = {
-    "applied": "green",
-    "missing": "yellow",
-    "partly applied": "red",
-    "unclear": "red",
-}
-_TROUBLE = ("partly applied", "unclear")
+_STYLES = {"missing": "yellow", "partly applied": "red", "unclear": "red"}
 _WIDTH = len("partly applied")
+_TOLD = "release how near patches left_out strange blocked fingerprint".split()
 
 
-def print_status(form: str, status: Status, require: bool, same_as: str = "") -> Exit:
-    """Print what is on a target, and say how to end.
-
-    Args:
-        form: one of :data:`dspark_patches.report.FORMATS`.
-        status: what is there.
-        require: whether every needed patch has to be in.
-        same_as: the fingerprint that the target has to have; any unless told.
-    """
-    ending = status.exit_code(require, same_as)
+def print_status(form: str, status: Status, require: bool, same_as: str) -> Exit:
+    """Print what is on a target, and say how to end."""
+    ending, target = status.exit_code(require, same_as), status.target
     if form == "json":
-        report.json({"ok": ending == Exit.OK, **msgspec.to_builtins(status)})
+        about = {"kind": target.kind, "version": target.version}
+        about |= {name: getattr(status, name) for name in _TOLD}
+        report.json({"ok": ending == Exit.OK, "target": str(target.root), **about})
         return ending
     if form == "github":
-        _annotate(status, require)
-    _print_head(status)
+        title = f"dspark-patches {status.release}".strip()
+        for level, message in _annotations(status, require):
+            report.annotation(level, message, title=title)
+    version = target.version or "of no named version"
+    report.line(f"sglang {version}, a {target.kind}: {target.root}")
+    if status.release:
+        report.line(f"release {status.release}, {status.how}")
+        report.line(f"fingerprint {status.fingerprint}")
+    else:
+        report.line(f"no known release: {status.how}", style="red")
     for patch in status.patches:
         also = " (test)" if patch.kind == "test" else ""
-        style = _STYLES.get(patch.state) if patch.needed else None
+        style = _STYLES.get(patch.state, "green") if patch.needed else None
         report.line(f"  {patch.state:{_WIDTH}}  {patch.name}{also}", style=style)
         for note in patch.notes:
             report.line(f"  {'':{_WIDTH}}    {note}")
-    if status.left_out:
-        report.line(
-            f"left out, not carried by a {status.kind}: {_few(status.left_out)}"
-        )
-    report.line(_summary(status))
+    _print_left_out(target.kind, status.left_out)
+    needed = sum(patch.needed for patch in status.patches)
+    if not status.release:
+        report.line("unclear: nothing can be said about its patches")
+    elif status.lacking:
+        report.line(f"{len(status.lacking)} of {needed} needed patches are not in")
+    else:
+        all_in = f"all {needed} needed patches are in"
+        report.line(f"ok: {all_in if needed else f'{status.release} needs no fix'}")
     if same_as not in ("", status.fingerprint):
         report.line(f"the fingerprint is not {same_as}", style="red")
     if step := next_step(status):
@@ -60,102 +62,56 @@ def print_outcome(form: str, outcome: Outcome) -> None:
     if form == "json":
         report.json({"ok": True, **msgspec.to_builtins(outcome)})
         return
-    report.line(_done(outcome))
-    for commit in outcome.commits:
-        report.line(f"  commit {commit}")
-    for path in outcome.files if outcome.changed else ():
-        report.line(f"  {path}")
-    if outcome.left_out:
-        kind = outcome.kind
-        report.line(f"left out, not carried by a {kind}: {_few(outcome.left_out)}")
+    report.line(done(outcome))
+    for told in (*(f"commit {commit}" for commit in outcome.commits), *outcome.files):
+        report.line(f"  {told}")
+    _print_left_out(outcome.kind, outcome.left_out)
+    step = f"dspark-patches status {outcome.target}"
     if outcome.aside:
-        report.line(f"next: git -C {outcome.target} switch {outcome.branch}")
-    else:
-        report.line(f"next: dspark-patches status {outcome.target}")
+        step = f"git -C {outcome.target} switch {outcome.branch}"
+    report.line(f"next: {step}")
+
+
+def done(outcome: Outcome) -> str:
+    """What was done to a target, in one sentence."""
+    target, release = outcome.target, outcome.release
+    now = "patched" if outcome.verb == "apply" else "as released"
+    if outcome.aside:
+        made = "is" if outcome.changed else "was already"
+        place = f"branch {outcome.branch} of {target} {made} {now}, at {outcome.head}"
+        return f"{release}: {place}; the work tree is as it was"
+    if not outcome.changed:
+        return f"nothing to do: {target} is {now} already ({release})"
+    branch = f"branch {outcome.branch}" if outcome.branch else "HEAD"
+    where = f", {branch} stands at {outcome.head}" if outcome.head else ""
+    return f"{release}: {target} is {now}; {len(outcome.files)} files changed{where}"
 
 
 def next_step(status: Status) -> str:
     """The command that helps; empty when there is nothing to do."""
-    target = status.target
-    if not status.release:
-        return f"dspark-patches port {status.near or 'RELEASE'} {target}"
-    if any(patch.state == "unclear" for patch in status.patches):
-        port = f"dspark-patches port {status.release} {target}"
-        if status.kind == "package":
-            version = status.release.removeprefix("v")
-            return f"reinstall sglang=={version} if a file was edited; else {port}"
-        return port
-    if not status.lacking and not status.mixed:
-        return ""
-    if status.blocked:
+    target = status.target.root
+    if not status.release or any(p.state == "unclear" for p in status.patches):
+        return status.remedy
+    if status.blocked and (status.lacking or status.mixed):
         return f"{COPIES}; files that are links are not replaced"
     if status.mixed:
-        return (
-            f"`dspark-patches apply {target}` puts in the rest, "
-            f"`dspark-patches revert {target}` takes all out"
-        )
-    return f"dspark-patches apply {target}"
+        rest = f"`dspark-patches apply {target}` puts in the rest"
+        return f"{rest}, `dspark-patches revert {target}` takes all out"
+    return f"dspark-patches apply {target}" if status.lacking else ""
 
 
-def _print_head(status: Status) -> None:
-    version = status.version or "of no named version"
-    report.line(f"sglang {version}, a {status.kind}: {status.target}")
-    if status.release:
-        report.line(f"release {status.release}, {status.how}")
-        report.line(f"fingerprint {status.fingerprint}")
-    else:
-        report.line(f"no known release: {status.how}", style="red")
+def _print_left_out(kind: str, paths: Sequence[str]) -> None:
+    if paths:
+        more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+        report.line(f"left out, not carried by a {kind}: {paths[0]}{more}")
 
 
-def _summary(status: Status) -> str:
-    if not status.release:
-        return "unclear: nothing can be said about its patches"
-    needed = [patch for patch in status.patches if patch.needed]
-    lacking = len(status.lacking)
-    if not needed:
-        return f"ok: {status.release} needs no fix"
-    if lacking:
-        return f"{lacking} of {len(needed)} needed patches are not in"
-    return f"ok: all {len(needed)} needed patches are in"
-
-
-def _annotate(status: Status, require: bool) -> None:
-    for level, message in _messages(status, require):
-        report.annotation(
-            level, message, title=f"dspark-patches {status.release}".strip()
-        )
-
-
-def _messages(status: Status, require: bool) -> Iterator[tuple[str, str]]:
+def _annotations(status: Status, require: bool) -> Iterator[tuple[str, str]]:
     step = next_step(status)
     if not status.release:
         yield "error", f"no known release: {status.how}\n{step}"
     for patch in status.patches:
-        message = "\n".join([f"{patch.name}: {patch.state}", *patch.notes, step])
-        if patch.state in _TROUBLE:
-            yield "error", message
-        elif patch.state == "missing" and patch.needed:
-            yield "error" if require else "warning", message
-
-
-def _done(outcome: Outcome) -> str:
-    target, release = outcome.target, outcome.release
-    done = "patched" if outcome.verb == "apply" else "as released"
-    if outcome.aside:
-        made = "is" if outcome.changed else "was already"
-        return (
-            f"{release}: branch {outcome.branch} of {target} {made} {done}, at "
-            f"{outcome.head}; the work tree is as it was"
-        )
-    if not outcome.changed:
-        return f"nothing to do: {target} is {done} already ({release})"
-    where = ""
-    if outcome.head:
-        branch = f"branch {outcome.branch}" if outcome.branch else "HEAD"
-        where = f", {branch} stands at {outcome.head}"
-    return f"{release}: {target} is {done}; {len(outcome.files)} files changed{where}"
-
-
-def _few(paths: tuple[str, ...]) -> str:
-    more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
-    return f"{paths[0]}{more}"
+        lacks = patch.state == "missing" and patch.needed
+        if lacks or patch.state in ("partly applied", "unclear"):
+            level = "warning" if lacks and not require else "error"
+            yield level, "\n".join([f"{patch.name}: {patch.state}", *patch.notes, step])

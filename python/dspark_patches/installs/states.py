@@ -1,4 +1,4 @@
-"""Which patches are in, told from blob ids along a series' chain.
+"""How far each file of a target is, and so which patches are in, by blob ids.
 
 Every patch takes a file from one known blob to the next. The blob that a
 target has says how far along that chain the file is; one that is not in the
@@ -7,137 +7,106 @@ chain says nothing, and nothing is guessed.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Literal
 
 import msgspec
 
-from ..model.diff import ZEROS, Section
-from ..model.series import Patch
-from .confined import Look
+from ..model.diff import ZEROS, Section, backward, forward
+from ..model.series import Patch, Series
+from .confined import FileState
+from .replace import Change
 
-State = Literal["applied", "missing", "not needed", "partly applied", "unclear"]
+Verb = Literal["apply", "revert"]
 
 
-class PatchState(msgspec.Struct, frozen=True, kw_only=True):
-    """One patch on one target.
-
-    Attributes:
-        needed: whether the fault that it fixes is there without it.
-        notes: what the state rests on, where that is not plain.
-    """
+class PatchState(msgspec.Struct, frozen=True):
+    """One patch on one target."""
 
     name: str
     kind: Literal["fix", "test"]
-    needed: bool
-    state: State
-    notes: tuple[str, ...] = ()
+    needed: bool  # whether the fault that it fixes is there without it
+    state: Literal["applied", "missing", "not needed", "partly applied", "unclear"]
+    notes: tuple[str, ...] = ()  # what that rests on, where it is not plain
 
 
-class Chain:
-    """A series as each file sees it: the blobs that it goes through.
+class File(msgspec.Struct, frozen=True):
+    """A file that a series touches, on one target."""
 
-    Args:
-        patches: the series.
-        looks: what the target has, by path; paths that it does not carry are
-            absent and left out.
-        leftovers: by path, blobs that another release's series may have left
-            where this release has no file; they count as none.
-    """
+    path: str
+    place: str  # below the target's root
+    sections: tuple[Section, ...]  # what the patches do to it, in order
+    state: FileState  # what the target has
+    left: bool = False  # whether another release's series left it: it counts as none
 
-    def __init__(
-        self,
-        patches: Sequence[Patch],
-        looks: Mapping[str, Look],
-        leftovers: Mapping[str, Collection[str]] | None = None,
-    ) -> None:
-        self._looks = looks
-        self._left = leftovers or {}
-        self._steps: list[tuple[Patch, dict[str, int]]] = []
-        self.sections: dict[str, list[Section]] = {}
-        for patch in patches:
-            steps = {}
-            for section in patch.file.sections:
-                if section.path in looks:
-                    known = self.sections.setdefault(section.path, [])
-                    known.append(section)
-                    steps[section.path] = len(known)
-            self._steps.append((patch, steps))
+    @property
+    def steps(self) -> list[int]:
+        """How many of the sections may be in; none where its state is unknown."""
+        blobs = [self.sections[0].old, *(section.new for section in self.sections)]
+        blob = ZEROS if self.left else self.state.blob
+        return [count for count, known in enumerate(blobs) if known == blob]
 
-    def strange(self) -> dict[str, str]:
-        """Files in no known state, and why."""
-        found = {}
-        for path in self.sections:
-            look = self._looks[path]
-            if not self.places(path):
-                first = self._blobs(path)[0]
-                found[path] = look.why or _strange(look.blob, first)
-        return found
+    @property
+    def strange(self) -> str:
+        """Why its state is unknown; empty when it is known."""
+        if self.steps or self.state.why:
+            return "" if self.steps else self.state.why
+        if self.state.blob == ZEROS:
+            return "it is not there"
+        what = "neither as released nor as patched"
+        if self.sections[0].old == ZEROS:
+            what = "another file stands there"
+        return f"{what} (blob {self.state.blob[:12]})"
 
-    def blocked(self) -> dict[str, str]:
-        """Files that must not be replaced, and why."""
-        return {p: self._looks[p].why for p in self.sections if self._looks[p].why}
+    def has(self, section: Section) -> bool | None:
+        """Whether a section is in; None where it is not known."""
+        at, steps = self.sections.index(section), self.steps
+        known = steps and not steps[0] <= at < steps[-1]
+        return steps[0] > at if known else None
 
-    def places(self, path: str) -> list[int]:
-        """How many of the patches that touch a file may be in it; none if strange."""
-        blob, blobs = self._looks[path].blob, self._blobs(path)
-        if blobs[0] == ZEROS and blob in self._left.get(path, ()):
-            blob = blobs[0] if blob not in blobs else blob
-        return [n for n, known in enumerate(blobs) if known == blob]
+    def goal(self, verb: Verb) -> str:
+        """The blob id that a verb leaves."""
+        return self.sections[-1].new if verb == "apply" else self.sections[0].old
 
-    def blob(self, path: str) -> str:
-        """What the target has of a file."""
-        return self._looks[path].blob
-
-    def states(self) -> tuple[PatchState, ...]:
-        """The state of each patch, in order."""
-        strange = self.strange()
-        return tuple(self._state(patch, steps, strange) for patch, steps in self._steps)
-
-    def _blobs(self, path: str) -> list[str]:
-        sections = self.sections[path]
-        return [sections[0].old, *(section.new for section in sections)]
-
-    def _state(
-        self, patch: Patch, steps: Mapping[str, int], strange: Mapping[str, str]
-    ) -> PatchState:
-        state, notes = self._judged(steps, strange)
-        return PatchState(
-            name=patch.name,
-            kind=patch.kind,
-            needed=patch.kind == "fix" and bool(steps),
-            state=state,
-            notes=notes,
+    def change(self, verb: Verb, read: Callable[[File], bytes]) -> Change:
+        """What brings it to the verb's goal; Conflict where it changed meanwhile."""
+        now = None if self.state.blob == ZEROS else read(self)
+        at = self.steps[0]
+        before = after = [None if self.left else now]
+        for section in reversed(self.sections[:at]):
+            before = [backward(before[0], section), *before]
+        for section in self.sections[at:]:
+            after = [*after, forward(after[-1], section)]
+        return Change(
+            place=self.place,
+            old=now,
+            new=after[-1] if verb == "apply" else before[0],
+            known=(*before, *after[1:]),
+            executable=self.sections[0].mode == "100755",
         )
 
-    def _judged(
-        self, steps: Mapping[str, int], strange: Mapping[str, str]
-    ) -> tuple[State, tuple[str, ...]]:
-        if not steps:
-            return "not needed", ("changes no file that this install has",)
-        done = {path: self._done(path, at) for path, at in steps.items()}
-        unknown = [path for path, is_in in done.items() if is_in is None]
-        if unknown:
-            also = "in more than one state"
-            return "unclear", tuple(f"{p}: {strange.get(p, also)}" for p in unknown)
-        if all(done.values()):
-            return "applied", ()
-        if not any(done.values()):
-            return "missing", ()
-        lacking = (path for path, is_in in done.items() if not is_in)
-        return "partly applied", tuple(f"{path}: without it" for path in lacking)
 
-    def _done(self, path: str, at: int) -> bool | None:
-        """Whether a file has come to step ``at``; None where it is not known."""
-        places = self.places(path)
-        if not places or places[0] < at <= places[-1]:
-            return None
-        return places[0] >= at
+def touched(series: Series | None) -> dict[str, list[Section]]:
+    """What a series does to each file, in order."""
+    touched: dict[str, list[Section]] = {}
+    for patch in series.patches if series else ():
+        for section in patch.file.sections:
+            touched.setdefault(section.path, []).append(section)
+    return touched
 
 
-def _strange(blob: str, first: str) -> str:
-    if blob == ZEROS:
-        return "it is not there"
-    if first == ZEROS:
-        return f"another file stands there (blob {blob[:12]})"
-    return f"neither as released nor as patched (blob {blob[:12]})"
+def patch_state(patch: Patch, files: Mapping[str, File]) -> PatchState:
+    """How much of a patch is in the target's files."""
+    sections = [s for s in patch.file.sections if s.path in files]
+    has = {section.path: files[section.path].has(section) for section in sections}
+    state, notes = "partly applied", [f"{p}: without it" for p in has if not has[p]]
+    if not has:
+        state, notes = "not needed", ["changes no file that this install has"]
+    elif None in has.values():
+        unknown = [files[path] for path, is_in in has.items() if is_in is None]
+        also = "in more than one state"
+        state, notes = "unclear", [f"{f.path}: {f.strange or also}" for f in unknown]
+    elif len(set(has.values())) == 1:
+        state, notes = "applied" if all(has.values()) else "missing", []
+    needed = patch.kind == "fix" and bool(has)
+    return PatchState(patch.name, patch.kind, needed, state, tuple(notes))

@@ -1,85 +1,30 @@
-"""``status``: which release a target is, and which patches it has."""
+"""Which release a target is, and which patches it has."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from functools import cache, cached_property
 
 import msgspec
+from packaging.version import InvalidVersion, Version
 
 from ..errors import Exit, Failure
 from ..model import releases, series
 from ..model.diff import ZEROS
-from ..model.series import Series
-from .confined import Confined, Look
-from .identify import identify
-from .locate import Kind, Target
-from .states import Chain, PatchState
-
-Looker = Callable[[Iterable[str]], Mapping[str, Look]]
-
-_PLAIN = ("applied", "missing", "not needed")
+from .confined import Confined, FileState
+from .locate import Target
+from .states import File, PatchState, patch_state, touched
 
 
-class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found out about a target.
+class Status:
+    """What a target has of the files that its release's series touches.
 
-    Attributes:
-        target: its root.
-        release: the release's tag; empty when the target is no known release.
-        how: what that rests on.
-        near: the release to port from when there is none.
-        left_out: files of the series that this target does not carry.
-        strange: files in no known state, and why.
-        blocked: files that must not be replaced, such as links, and why.
-        fingerprint: the same for equal files of the same release and series.
-    """
-
-    target: str
-    kind: Kind
-    version: str
-    release: str
-    how: str
-    near: str
-    patches: tuple[PatchState, ...] = ()
-    left_out: tuple[str, ...] = ()
-    strange: dict[str, str] = {}
-    blocked: dict[str, str] = {}
-    fingerprint: str = ""
-
-    @property
-    def lacking(self) -> tuple[PatchState, ...]:
-        """The needed patches that are not in, as far as can be told."""
-        return tuple(p for p in self.patches if p.needed and p.state != "applied")
-
-    @property
-    def mixed(self) -> bool:
-        """Whether a part of the series is in, as after an interruption."""
-        states = {patch.state for patch in self.patches}
-        return "partly applied" in states or {"applied", "missing"} <= states
-
-    def exit_code(self, require: bool, same_as: str = "") -> Exit:
-        """How to end.
-
-        Args:
-            require: whether every needed patch has to be in.
-            same_as: the fingerprint that it has to have; any unless told.
-        """
-        if not self.release:
-            return Exit.PRECONDITION
-        plain = all(patch.state in _PLAIN for patch in self.patches)
-        plain = plain and same_as in ("", self.fingerprint)
-        return Exit.OK if plain and not (require and self.lacking) else Exit.FINDINGS
-
-
-class View:
-    """A target seen through the series of the release that it is taken for.
-
-    Args:
-        target: the target.
-        named: the release to take it for; found out unless told.
-        looker: says what stands at paths; looks at the files unless told.
+    The ``release`` is found out unless it is ``named``; ``how`` says what that rests
+    on, or why there is none, and then ``near`` is the nearest. ``look`` says what
+    stands at paths, if these are not the target's own files. Of the ``files`` of the
+    series those in ``left_out`` are not carried.
 
     Raises:
         Usage: there is no release of that name, or it has no series.
@@ -87,126 +32,166 @@ class View:
     """
 
     def __init__(
-        self, target: Target, named: str = "", looker: Looker | None = None
+        self,
+        target: Target,
+        named: str = "",
+        look: Callable[[list[str]], Mapping[str, FileState]] | None = None,
     ) -> None:
         self.target = target
-        self._looker = looker or self._look_at_files
-        self._looks: dict[str, Look] = {}
-        self._loads = cache(lambda tag: series.load(releases.find(tag)))
-        self.identity = identify(target.version, self._blobs, self._loads, named)
-        release = self.identity.release
-        self.series = self._loads(release) if release else None
-        self.chain = self.chain_of(self.look(self.paths))
+        self._look = look or self._in_place
+        self._states: dict[str, FileState] = {}
+        self._load = cache(lambda tag: series.load(releases.find(tag)))
+        self.near = ""
+        self.release, self.how = self._identified(named)
+        self.series = self._load(self.release) if self.release else None
+        paths = touched(self.series)
+        self.left_out = tuple(path for path in paths if not target.place(path))
+        self.files = self.track(self._carried(paths))
+
+    @cached_property
+    def patches(self) -> tuple[PatchState, ...]:
+        """The state of each patch, and the fixes that only older releases need."""
+        patches = self.series.patches if self.series else ()
+        states = [patch_state(patch, self.files) for patch in patches]
+        return (*states, *self._not_needed({s.name.partition("-")[2] for s in states}))
 
     @property
-    def paths(self) -> tuple[str, ...]:
-        """Every file that the series touches."""
-        return _paths(self.series) if self.series else ()
+    def strange(self) -> dict[str, str]:
+        """Files in no known state, and why."""
+        return {p: file.strange for p, file in self.files.items() if file.strange}
 
     @property
-    def left_out(self) -> tuple[str, ...]:
-        """Those of them that the target does not carry."""
-        return tuple(path for path in self.paths if not self.target.place(path))
+    def blocked(self) -> dict[str, str]:
+        """Files that must not be replaced, such as links, and why."""
+        return {p: file.state.why for p, file in self.files.items() if file.state.why}
 
-    def look(self, paths: Iterable[str]) -> dict[str, Look]:
+    @property
+    def lacking(self) -> list[PatchState]:
+        """The needed patches that are not in, as far as can be told."""
+        return [p for p in self.patches if p.needed and p.state != "applied"]
+
+    @property
+    def mixed(self) -> bool:
+        """Whether a part of the series is in, as after an interruption."""
+        states = {patch.state for patch in self.patches}
+        return "partly applied" in states or {"applied", "missing"} <= states
+
+    @property
+    def remedy(self) -> str:
+        """What helps where a file is in no known state."""
+        port = f"dspark-patches port {self.release or self.near or 'RELEASE'}"
+        hint = f"{port} {self.target.root}"
+        if self.release and self.target.kind == "package":
+            version = releases.find(self.release).version
+            return f"reinstall sglang=={version} if a file was edited; else {hint}"
+        return hint
+
+    @property
+    def fingerprint(self) -> str:
+        """The same for equal files of the same release and series."""
+        files = (self.files[path] for path in sorted(self.files))
+        blobs = (f"{f.path} {f.state.blob} {f.goal('apply')}" for f in files)
+        told = "\n".join([self.release, *blobs])
+        return hashlib.sha256(told.encode()).hexdigest()[:12] if self.release else ""
+
+    def exit_code(self, require: bool, same_as: str = "") -> Exit:
+        """How to end, where every needed patch has to be in, or files be the same."""
+        if not self.release:
+            return Exit.PRECONDITION
+        unsure = {patch.state for patch in self.patches} & {"partly applied", "unclear"}
+        differs = same_as not in ("", self.fingerprint)
+        return (
+            Exit.FINDINGS if unsure or differs or require and self.lacking else Exit.OK
+        )
+
+    def track(self, states: Mapping[str, FileState]) -> dict[str, File]:
+        """The files of the series, of which these are the states, by path."""
+        files = {
+            path: File(path, self.target.place(path), tuple(sections), states[path])
+            for path, sections in touched(self.series).items()
+            if path in states
+        }
+        for path, file in files.items():
+            if file.strange and file.sections[0].old == ZEROS:
+                # An uninstall does not take along what a killed ``apply`` added.
+                left = file.state.blob in self._added_by_others.get(path, ())
+                files[path] = msgspec.structs.replace(file, left=left)
+        return files
+
+    def _identified(self, named: str) -> tuple[str, str]:
+        if named:
+            return releases.find(named).tag, "as you named it"
+        version = self.target.version
+        said = _release_of(version)
+        known, total = self._fit(said) if said else (0, 0)
+        if known == total > 0:
+            return said, f"by its version {version} and its {total} edited files"
+        fits = {}
+        for release in releases.with_series():
+            with suppress(Failure):
+                fits[release.tag] = self._fit(release.tag)
+        fits = {tag: (known, of) for tag, (known, of) in fits.items() if of}
+        whole = [tag for tag, (known, of) in fits.items() if known == of]
+        if len(whole) == 1:
+            return whole[0], f"by the {fits[whole[0]][1]} files that its series edits"
+        if said:
+            more = f"; {total - known} files differ" if known < total else ""
+            return said, f"by its version {version}{more}"
+        how = f"it says {version}" if version else "it names no version"
+        if fits:
+            self.near = max(fits, key=lambda tag: (fits[tag][0] / fits[tag][1], tag))
+            known, total = fits[self.near]
+            files = f"the {total} files that the series of {self.near} edits"
+            how = f"{how}; {known} of {files} are known"
+        return "", how
+
+    def _fit(self, tag: str) -> tuple[int, int]:
+        """How many of the files that a series edits are known, and of how many."""
+        files = touched(self._load(tag)).items()
+        blobs = {path: {s[0].old, *(one.new for one in s)} for path, s in files}
+        states = self._carried(path for path in blobs if ZEROS not in blobs[path])
+        return sum(s.blob in blobs[path] for path, s in states.items()), len(states)
+
+    def _in_place(self, paths: list[str]) -> dict[str, FileState]:
+        with Confined(self.target.root) as files:
+            return {path: files.state(self.target.place(path)) for path in paths}
+
+    def _carried(self, paths: Iterable[str]) -> dict[str, FileState]:
         """What stands at those of ``paths`` that the target carries."""
         carried = [path for path in paths if self.target.place(path)]
-        self._looks |= self._looker([p for p in carried if p not in self._looks])
-        return {path: self._looks[path] for path in carried}
+        self._states |= self._look([p for p in carried if p not in self._states])
+        return {path: self._states[path] for path in carried}
 
-    def chain_of(self, looks: Mapping[str, Look]) -> Chain:
-        """The series as these files see it."""
-        patches = self.series.patches if self.series else ()
-        chain = Chain(patches, looks)
-        if strange := chain.strange():
-            # An uninstall does not take along what a killed ``apply`` added.
-            return Chain(patches, looks, self._others(strange))
-        return chain
-
-    def _others(self, paths: Iterable[str]) -> dict[str, set[str]]:
-        """The blobs of files that the series of other releases add."""
-        found: dict[str, set[str]] = {path: set() for path in paths}
+    @cached_property
+    def _added_by_others(self) -> dict[str, set[str]]:
+        """The blobs of each file that the series of any release adds."""
+        found: dict[str, set[str]] = {}
         for release in releases.with_series():
-            try:
-                patches = self._loads(release.tag).patches
-            except Failure:
-                continue
-            sections = [s for p in patches for s in p.file.sections if s.path in found]
-            added = {s.path for s in sections if s.old == ZEROS}
-            for section in sections:
-                if section.path in added:
-                    found[section.path].add(section.new)
+            with suppress(Failure):
+                for path, sections in touched(self._load(release.tag)).items():
+                    if sections[0].old == ZEROS:
+                        found.setdefault(path, set()).update(s.new for s in sections)
         return found
 
-    def _look_at_files(self, paths: Iterable[str]) -> dict[str, Look]:
-        with Confined(self.target.root) as files:
-            return {path: files.look(self.target.place(path)) for path in paths}
-
-    def _blobs(self, paths: Iterable[str]) -> dict[str, str]:
-        return {path: look.blob for path, look in self.look(paths).items()}
-
-
-def status(target: Target, named: str = "") -> Status:
-    """Find out which patches a target has.
-
-    Args:
-        target: the target; it is only read.
-        named: the release to take it for; found out unless told.
-
-    Raises:
-        Usage: there is no release of that name, or it has no series.
-        BadInput: the series is broken.
-    """
-    view = View(target, named)
-    release = view.identity.release
-    others = _not_needed(view.series) if view.series else ()
-    return Status(
-        target=str(target.root),
-        kind=target.kind,
-        version=target.version,
-        release=release,
-        how=view.identity.how,
-        near=view.identity.near,
-        patches=(*view.chain.states(), *others),
-        left_out=view.left_out,
-        strange=view.chain.strange(),
-        blocked=view.chain.blocked(),
-        fingerprint=_fingerprint(release, view.chain) if release else "",
-    )
+    def _not_needed(self, seen: set[str]) -> Iterator[PatchState]:
+        """Fixes that an older release needs and this one, which has them, does not."""
+        known = list(releases.load().values())
+        tags = [release.tag for release in known]
+        older = known[: tags.index(self.release)] if self.release else []
+        for release in reversed(older):
+            for path in sorted(releases.series_dir(release).glob("[0-9]*.patch")):
+                name, note = path.stem.partition("-")[2], f"{release.tag} needs it"
+                if name not in seen:
+                    seen.add(name)
+                    notes = (f"{note}, {self.release} does not",)
+                    yield PatchState(name, "fix", False, "not needed", notes)
 
 
-def _fingerprint(release: str, chain: Chain) -> str:
-    blobs = (
-        f"{path} {chain.blob(path)} {sections[-1].new}"
-        for path, sections in sorted(chain.sections.items())
-    )
-    return hashlib.sha256("\n".join([release, *blobs]).encode()).hexdigest()[:12]
-
-
-def _paths(loaded: Series) -> tuple[str, ...]:
-    sections = (s for patch in loaded.patches for s in patch.file.sections)
-    return tuple(dict.fromkeys(section.path for section in sections))
-
-
-def _not_needed(loaded: Series) -> tuple[PatchState, ...]:
-    """Fixes that an older release needs and this one, which has them, does not."""
-    own = {_slug(patch.name) for patch in loaded.patches}
-    known = list(releases.load().values())
-    tags = [release.tag for release in known]
-    found: dict[str, PatchState] = {}
-    for older in reversed(known[: tags.index(loaded.release)]):
-        for path in sorted(releases.series_dir(older).glob("[0-9]*.patch")):
-            slug = _slug(path.stem)
-            if slug not in own and slug not in found:
-                found[slug] = PatchState(
-                    name=slug,
-                    kind="fix",
-                    needed=False,
-                    state="not needed",
-                    notes=(f"{older.tag} needs it, {loaded.release} does not",),
-                )
-    return tuple(found.values())
-
-
-def _slug(name: str) -> str:
-    return name.partition("-")[2]
+def _release_of(version: str) -> str:
+    """The release of a version; a local part such as ``+cu130`` does not matter."""
+    with suppress(InvalidVersion):
+        wanted = Version(Version(version).public)
+        for release in releases.with_series():
+            if Version(release.version) == wanted:
+                return release.tag
+    return ""

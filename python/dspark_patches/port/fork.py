@@ -63,7 +63,7 @@ class Fork:
 
     def texts(self) -> Iterator[bytes]:
         """The files of the serving runtime."""
-        for file in self.target.runtime.rglob("*.py"):
+        for file in (self.target.package / "srt").rglob("*.py"):
             if file.is_file() and not file.is_symlink():
                 yield file.read_bytes()
 
@@ -77,15 +77,15 @@ class Fork:
         if not place:
             return None
         with Confined(self.target.root) as files:
-            found = files.look(place)
+            found = files.state(place)
             if found.why and found.blob != ZEROS:
                 raise Precondition(f"{self.target.root / place}: {found.why}")
             content = None if found.blob == ZEROS else files.read(place)
         if self._repository:
-            entry = self._repository.entries([path]).get(path)
-            if (entry.blob if entry else ZEROS) != found.blob:
+            blob = self._repository.states([path])[path].blob
+            if blob != found.blob:
                 self.uncommitted.add(path)
-                return self._repository.content(entry.blob) if entry else None
+                return None if blob == ZEROS else self._repository.content(blob)
         return content
 
 

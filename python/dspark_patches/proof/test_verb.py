@@ -17,7 +17,7 @@ import msgspec
 from .. import options, report
 from ..errors import Exit, Precondition
 from ..installs.locate import Target, locate
-from ..installs.status import View
+from ..installs.status import Status
 from ..model import releases, series
 from ..trees import make
 from . import runner
@@ -74,12 +74,12 @@ def trial(
         Usage: there is no such release, or it has no series.
         Precondition: no release is near, or the interpreter does not start.
     """
-    identity = View(target, named).identity
-    release = identity.release or identity.near
+    status = Status(target, named)
+    release = status.release or status.near
     if not release:
         raise Precondition(
             f"{target.root} is no release that we know",
-            cause=identity.how,
+            cause=status.how,
             next_step="name the release whose tests to run with --release",
         )
     loaded = series.load(releases.find(release))
@@ -94,7 +94,7 @@ def trial(
     return Trial(
         target=str(target.root),
         release=release,
-        how=identity.how,
+        how=status.how,
         python=python,
         tests=tuple(
             Held(
