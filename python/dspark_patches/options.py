@@ -19,7 +19,7 @@ release = click.option(
     "named",
     default="",
     metavar="RELEASE",
-    help="Take TARGET for this release.",
+    help="Take TARGET for this release, or for the fork whose patches lie in ./DIR.",
 )
 branch = click.option(
     "--branch",

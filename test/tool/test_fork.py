@@ -225,3 +225,49 @@ class TestOther(unittest.TestCase):
 def _with(patch_file: PatchFile, trailers: tuple[tuple[str, str], ...]) -> PatchFile:
     kept = tuple(t for t in patch_file.trailers if t[0] != "Regression-Test")
     return msgspec.structs.replace(patch_file, trailers=kept + trailers)
+
+
+def test_what_port_wrote_proves_and_reverts_the_fork(machine: Machine, capsys) -> None:
+    """Status, apply and revert by the folder of patches that fit the fork."""
+    files = CHECKED_OUT | {ROUTER: b"# A fork.\n" + RELEASED[ROUTER]}
+    root = machine.tree(files)
+    folder = machine.folder / "ported"
+    command = ["port", str(root), "--no-test", "--write", str(folder)]
+    assert cli.main(command) == Exit.OK
+    status = ["status", str(root), "--release", str(folder), "--require"]
+    assert cli.main(status) == Exit.FINDINGS
+    assert cli.main(["apply", str(root), "--release", str(folder)]) == Exit.OK
+    wanted = state(3)
+    wanted |= {ROUTER: b"# A fork.\n" + wanted[ROUTER]}
+    assert contents(root) == wanted
+    capsys.readouterr()
+    assert cli.main(status) == Exit.OK
+    assert "release ported" not in capsys.readouterr().err
+    away = machine.folder / "elsewhere"
+    shutil.copytree(folder, away / "ported")
+    told = [capsys.readouterr().out for _ in (0,) if cli.main(status) == Exit.OK]
+    status[3] = str(away / "ported")
+    assert cli.main(status) == Exit.OK
+    fingerprint = [line for line in told[0].splitlines() if "fingerprint" in line]
+    assert fingerprint and fingerprint[0] in capsys.readouterr().out
+    assert cli.main(["revert", str(root), "--release", str(folder)]) == Exit.OK
+    assert contents(root) == files
+
+
+def test_a_folder_that_is_not_there_is_told(machine: Machine, capsys) -> None:
+    root = str(machine.tree())
+    assert cli.main(["status", root, "--release", "./nowhere"]) == Exit.PRECONDITION
+    assert "no folder of patches" in capsys.readouterr().err
+
+
+def test_a_package_of_a_fork_is_proven_too(machine: Machine) -> None:
+    """A checkout's patches also say what its installed package must hold."""
+    router = b"# A fork.\n" + RELEASED[ROUTER]
+    folder = machine.folder / "ported"
+    root = machine.tree(CHECKED_OUT | {ROUTER: router})
+    command = ["port", str(root), "--no-test", "--write", str(folder)]
+    assert cli.main(command) == Exit.OK
+    site = str(machine.site(RELEASED | {ROUTER: router}, version="0.5.16+mine"))
+    told = ["--release", str(folder)]
+    assert cli.main(["apply", site, *told]) == Exit.OK
+    assert cli.main(["status", site, *told, "--require"]) == Exit.OK

@@ -125,11 +125,13 @@ def test_a_missing_kit_is_not_required(machine: Machine) -> None:
 
 
 def test_a_fork_is_no_known_release(machine: Machine) -> None:
-    files = state(0) | {path: b"# forked\n" for path in (ROUTER, GUARD)}
+    files = state(0) | {GUARD: b"# forked\n", ROUTER: b"#\n" + state(0)[ROUTER]}
     found = Status(locate(machine.tree(files)))
     assert (found.release, found.near) == ("", "v0.5.16")
     assert found.exit_code(require=False) == Exit.PRECONDITION
-    assert "1 of the 3 files" in found.how
+    assert "2 of the 4 places" in found.how
+    files |= {path: b"# forked\n" for path in (ROUTER, EAGLE)}
+    assert Status(locate(machine.tree(files))).near == ""
 
 
 BY_FILES = "by the 2 files that its series edits"

@@ -17,6 +17,7 @@ import msgspec
 
 from ..errors import Conflict, Precondition, Usage
 from ..model import lock, releases
+from ..model.releases import Fork
 from ..model.series import Series
 from . import record
 from .commits import Commits
@@ -106,7 +107,9 @@ def _check(status: Status) -> Series:
         what = f"{root / status.files[path].place} cannot be replaced"
         why += "; what it leads to belongs to somebody else"
         raise Precondition(what, cause=why, next_step=COPIES)
-    lock.agreed(releases.find(status.release), status.series)
+    release = releases.named(status.release)
+    if not isinstance(release, Fork):
+        lock.agreed(release, status.series)
     return status.series
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache, cached_property
@@ -10,9 +11,10 @@ from functools import cache, cached_property
 import msgspec
 from packaging.version import InvalidVersion, Version
 
-from ..errors import Exit, Failure
+from ..errors import BadInput, Exit, Failure
 from ..model import releases, series
 from ..model.diff import ZEROS
+from ..model.nearest import by_nearness
 from .confined import Confined, FileState
 from .locate import Target
 from .states import File, PatchState, patch_state, touched
@@ -40,7 +42,7 @@ class Status:
         self.target = target
         self._look = look or self._in_place
         self._states: dict[str, FileState] = {}
-        self._load = cache(lambda tag: series.load(releases.find(tag)))
+        self._load = cache(lambda name: series.load(releases.named(name)))
         self.near = ""
         self.release, self.how = self._identified(named)
         self.series = self._load(self.release) if self.release else None
@@ -79,10 +81,9 @@ class Status:
     @property
     def remedy(self) -> str:
         """What helps where a file is in no known state."""
-        port = f"dspark-patches port {self.release or self.near or 'RELEASE'}"
-        hint = f"{port} {self.target.root}"
+        hint = f"dspark-patches port {shlex.quote(str(self.target.root))}"
         if self.release and self.target.kind == "package":
-            version = releases.find(self.release).version
+            version = releases.named(self.release).version
             return f"reinstall sglang=={version} if a file was edited; else {hint}"
         return hint
 
@@ -91,7 +92,7 @@ class Status:
         """The same for equal files of the same release and series."""
         files = (self.files[path] for path in sorted(self.files))
         blobs = (f"{f.path} {f.state.blob} {f.goal('apply')}" for f in files)
-        told = "\n".join([self.release, *blobs])
+        told = "\n".join([self.series.release if self.series else "", *blobs])
         return hashlib.sha256(told.encode()).hexdigest()[:12] if self.release else ""
 
     def exit_code(self, require: bool, same_as: str = "") -> Exit:
@@ -120,7 +121,8 @@ class Status:
 
     def _identified(self, named: str) -> tuple[str, str]:
         if named:
-            return releases.find(named).tag, "as you named it"
+            self._load(named)
+            return named, "as you named it"
         version = self.target.version
         said = _release_of(version)
         known, total = self._fit(said) if said else (0, 0)
@@ -138,12 +140,18 @@ class Status:
             more = f"; {total - known} files differ" if known < total else ""
             return said, f"by its version {version}{more}"
         how = f"it says {version}" if version else "it names no version"
-        if fits:
-            self.near = max(fits, key=lambda tag: (fits[tag][0] / fits[tag][1], tag))
-            known, total = fits[self.near]
-            files = f"the {total} files that the series of {self.near} edits"
-            how = f"{how}; {known} of {files} are known"
+        if nearest := by_nearness(self._content):
+            first = nearest[0]
+            self.near = first.release if first.near else ""
+            places = f"{first.found} of the {first.total} places that the patches of"
+            how = f"{how}; {places} {first.release} edit are there"
         return "", how
+
+    def _content(self, path: str) -> bytes | None:
+        """The target's file at a path; None where it has none that can be read."""
+        with Confined(self.target.root) as files, suppress(OSError, BadInput):
+            return files.read(self.target.place(path))
+        return None
 
     def _fit(self, tag: str) -> tuple[int, int]:
         """How many of the files that a series edits are known, and of how many."""
@@ -177,7 +185,7 @@ class Status:
         """Fixes that an older release needs and this one, which has them, does not."""
         known = list(releases.load().values())
         tags = [release.tag for release in known]
-        older = known[: tags.index(self.release)] if self.release else []
+        older = known[: tags.index(self.release)] if self.release in tags else []
         for release in reversed(older):
             for path in sorted(releases.series_dir(release).glob("[0-9]*.patch")):
                 name, note = path.stem.partition("-")[2], f"{release.tag} needs it"

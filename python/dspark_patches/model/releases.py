@@ -31,6 +31,12 @@ class Release(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     commit: str = ""
 
 
+class Fork(Release, frozen=True, kw_only=True):
+    """A tree that is no release, and the folder of the patches that fit it."""
+
+    folder: Path
+
+
 def data_root() -> Path:
     """The folder that holds ``patches/`` and the files that the series add."""
     package = Path(__file__).resolve().parents[1]
@@ -75,8 +81,26 @@ def find(name: str) -> Release:
     )
 
 
+def named(name: str) -> Release:
+    """The release of that name or, of a path, the fork whose patches lie there.
+
+    Raises:
+        Usage: there is no such release.
+        BadInput: there is no such folder.
+    """
+    if "/" not in name:
+        return find(name)
+    folder = Path(name).absolute()
+    if not folder.is_dir():
+        raise BadInput(f"{name} is no folder of patches, as `port --write` makes it")
+    nothing = dict(version="", wheel="", requires_python="")
+    return Fork(tag=folder.name, folder=folder, **nothing)
+
+
 def series_dir(release: Release) -> Path:
     """Where the release's patches, controls and lock lie."""
+    if isinstance(release, Fork):
+        return release.folder
     return data_root() / "patches" / release.tag
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -69,35 +69,3 @@ def in_folder(root: Path) -> Find:
         return file.read_bytes() if file.is_file() else None
 
     return find
-
-
-class Files:
-    """What a series makes of a release's files, patch by patch."""
-
-    def __init__(self, find: Find) -> None:
-        self._find = find
-        self._made: dict[str, list[tuple[int, Content]]] = {}
-
-    def read(self, series: Series) -> Files:
-        """Take in a sound series."""
-        made = steps(series, self._find)
-        for patch in series.patches:
-            for step in made[patch.name]:
-                if step.known:
-                    self.put(step.section.path, patch.number, step.after)
-        return self
-
-    def put(self, path: str, number: int, content: Content) -> None:
-        """Let a patch leave a file so."""
-        self._made.setdefault(path, []).append((number, content))
-
-    def at(self, path: str, number: int) -> Content:
-        """A file after all patches up to a number; None for no file."""
-        made = [content for n, content in self._made.get(path, ()) if n <= number]
-        return made[-1] if made else self._find(path, "")
-
-    def contents(self) -> Iterable[bytes]:
-        """Every content that a touched file has at some time."""
-        for path, made in self._made.items():
-            found = (self._find(path, ""), *(content for _, content in made))
-            yield from (content for content in found if content is not None)

@@ -121,6 +121,7 @@ def command(
         into = shlex.quote(str(folder))
         notify(f"wrote {len(found.fitting)} patches into {into}")
         notify(f"next: git -C {shlex.quote(found.target)} am {into}/*.patch")
+        notify(f"      then, to prove it: dspark-patches status --release {into}")
     context.exit(Exit.OK if found.good else Exit.FINDINGS)
 
 

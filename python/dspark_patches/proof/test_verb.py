@@ -82,7 +82,7 @@ def trial(
             cause=status.how,
             next_step="name the release whose tests to run with --release",
         )
-    loaded = series.load(releases.find(release))
+    loaded = series.load(releases.named(release))
     python = target.python or sys.executable
     files = make.tests(loaded)
     chosen = sorted(path for path in files if path.startswith("test/"))

@@ -60,20 +60,6 @@ class Workshop:
             self.put(path, modes[path], content)
         return self._commit((), f"{message}\n", _RELEASE_DATE)
 
-    def snapshot(
-        self, root: Path, folder: str, executables: Iterable[str], message: str
-    ) -> str:
-        """A root commit that holds ``folder`` as it stands below ``root``.
-
-        Wheels do not tell which files are ``executables``.
-        """
-        git = Git(root, self._env | {"GIT_WORK_TREE": str(root)})
-        git.run("read-tree", "--empty")
-        git.run("add", "--all", "--force", "--", folder)
-        for path in executables:
-            git.run("update-index", "--chmod=+x", "--", path)
-        return self._commit((), f"{message}\n", _RELEASE_DATE)
-
     def load(self, commit: str) -> None:
         """Let the index hold the tree of ``commit``."""
         self._git.run("read-tree", commit)
@@ -110,10 +96,6 @@ class Workshop:
             patch_file.author,
         )
 
-    def restate(self, tree: str, parent: str, message: str, date: str) -> str:
-        """A commit of a given tree, by our author."""
-        return self._commit((parent,), message, date, tree=tree)
-
     def compare(self, before: str, after: str) -> bytes:
         """The diff between two commits, as patches have it."""
         options = ("--full-index", "--no-renames", "--no-ext-diff", "--no-textconv")
@@ -129,7 +111,6 @@ class Workshop:
         message: str,
         date: str,
         author: str = patch_files.AUTHOR,
-        tree: str = "",
     ) -> str:
         name, _, address = author.removesuffix(">").partition(" <")
         identity = {}
@@ -138,9 +119,10 @@ class Workshop:
             identity[f"GIT_{role}_EMAIL"] = address
             identity[f"GIT_{role}_DATE"] = date
         git = Git(self._directory, self._env | identity)
-        tree = tree or git.text("write-tree")
         options = [word for parent in parents for word in ("-p", parent)]
-        return git.text("commit-tree", *options, tree, stdin=message.encode())
+        return git.text(
+            "commit-tree", *options, git.text("write-tree"), stdin=message.encode()
+        )
 
 
 @contextmanager
