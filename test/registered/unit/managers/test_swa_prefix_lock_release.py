@@ -160,6 +160,20 @@ class TestSwaPrefixLockRelease(RetractTestCase):
         self.assertEqual(self.locked(rig), prompt_len - shared)
         self.finish(rig, [req])
 
+    @each_cache()
+    def test_prefix_within_the_window_is_kept(self, rig):
+        prompt_len = WINDOW - 2
+        batch = rig.start([rig.make_req(prompt_len=prompt_len)])
+        (req,) = batch.reqs
+        for step in range(3):
+            if step:
+                rig.step(batch, accepted=1)
+            self.reclaim(rig, batch)
+            self.assertEqual(self.locked(rig), prompt_len)
+            self.give_back(rig)
+        self.assertEqual(req.seqlen - 1, WINDOW)
+        self.finish(rig, batch.reqs)
+
     @each_cache(overlap=True)
     def test_extend_in_flight_keeps_its_window(self, rig):
         first, second = [
@@ -250,21 +264,27 @@ class TestSwaPrefixLockRelease(RetractTestCase):
         self.assertEqual(self.locked(rig), 3 * 16)
         self.finish(rig, batch.reqs)
 
-    if not HAS_PREFILL_SWA_OPTION:
-
-        @each_cache(page_size=2 * WINDOW)
-        def test_early_release_is_not_repeated(self, rig):
-            # The release's own counts steps, and may come before a page is dead.
-            req = rig.make_req(prompt_len=2 * rig.page_size + 16)
-            batch = rig.start([req])
-            option = envs.SGLANG_OPT_SWA_RELEASE_LEAF_LOCK_AFTER_WINDOW
-            with option.override(True):
-                for _ in range(WINDOW + 1):
-                    rig.step(batch, accepted=1)
-            self.assertEqual(self.locked(rig), 0)
-            self.decode_until_short(rig, batch)
-            self.reclaim(rig, batch)
-            self.finish(rig, [req])
+    @each_cache(page_size=2 * WINDOW)
+    def test_early_release_is_not_repeated(self, rig):
+        # The release's own counts steps, and may come before a page is dead.
+        req = rig.make_req(prompt_len=2 * rig.page_size + 16)
+        batch = rig.start([req])
+        option = (
+            envs.SGLANG_OPT_RELEASE_PREFILL_SWA
+            if HAS_PREFILL_SWA_OPTION
+            else envs.SGLANG_OPT_SWA_RELEASE_LEAF_LOCK_AFTER_WINDOW
+        )
+        with option.override(True):
+            for _ in range(WINDOW + 1):
+                rig.step(batch, accepted=1)
+        self.assertEqual(self.locked(rig), 0)
+        self.decode_until_short(rig, batch)
+        self.reclaim(rig, batch)
+        self.give_back(rig)
+        # A finish may need the last window that it inserts.
+        for _ in range(LEAVES):
+            rig.step(batch, accepted=ACCEPTED)
+        self.finish(rig, [req])
 
     @each_cache()
     def test_large_node_is_split(self, rig):
@@ -304,6 +324,25 @@ class TestSwaPrefixLockRelease(RetractTestCase):
         self.assertEqual(self.locked(rig), PROMPT_LEN - dead_end)
         self.assert_window_is_there(rig, young)
         self.finish(rig, [old, young])
+
+    @each_cache()
+    def test_finish_leaves_the_lock_of_others(self, rig):
+        old, young = [
+            rig.make_req(prompt_len=PROMPT_LEN, rid=rid, first_token=1)
+            for rid in ("old", "young")
+        ]
+        batch = rig.start([old])
+        for _ in range(LEAVES + 2):
+            rig.step(batch, accepted=ACCEPTED)
+        rig.start([young])
+        for _ in range(2):
+            self.reclaim(rig, batch)
+        locked = self.locked(rig)
+        rig.release(old)
+        self.assertEqual(self.locked(rig), locked)
+        self.evict_swa(rig)
+        self.assert_window_is_there(rig, young)
+        self.finish(rig, [young])
 
     def check_released_once(self, rig, *, steps):
         """One request finishes, one is retracted and resumed, one goes on."""

@@ -11,11 +11,8 @@ import random
 import unittest
 from itertools import product
 
-from sglang.srt.managers.schedule_batch import FINISH_LENGTH
 from sglang.srt.mem_cache.base_prefix_cache import EvictParams
 from sglang.srt.runtime_context import get_server_args
-from sglang.srt.session.session_controller import Session
-from sglang.srt.session.streaming_session import StreamingSession
 from sglang.test.ci.ci_register import register_cpu_ci
 from sglang.test.kits.spec_decode_caches import prefix_cache_kinds
 from sglang.test.kits.spec_retract_kit import RetractTestCase, leave_swa
@@ -169,53 +166,6 @@ class TestPrefixLockMatrix(RetractTestCase):
                     overlap=overlap,
                     seed=seed,
                 )
-
-    def test_session_keeps_its_slot(self):
-        window, accepted = 32, 4
-        for turns, steps in product((1, 2, 3), (3, 12)):
-            with self.subTest(turns=turns, steps=steps):
-                rig = self.make_rig(cache="unified", sliding_window=window)
-                for _, locked in self.run_session(rig, turns, [accepted] * steps):
-                    self.assertLessEqual(locked, max(0, window - steps * accepted))
-
-    def test_session_around_another_cache_keeps_its_locks(self):
-        # Such a wrapper does not hand the request on, whose lock its slot may hold.
-        for cache in {"radix"}.intersection(prefix_cache_kinds()):
-            for turns, steps in product((1, 2, 3), (3, 12)):
-                with self.subTest(cache=cache, turns=turns, steps=steps):
-                    rig = self.make_rig(cache=cache, sliding_window=32)
-                    wrapped = StreamingSession(rig.tree_cache)
-                    rig.tree_cache = rig.scheduler.tree_cache = wrapped
-                    for before, locked in self.run_session(rig, turns, [4] * steps):
-                        self.assertGreater(before, 0)
-                        self.assertEqual(locked, before)
-
-    def run_session(self, rig, turns, accepted):
-        """Yield what each turn locks before its memory checks, and after them."""
-        idle = rig.free_counts()
-        session = Session(1 << 20, session_id="s", streaming=True)
-        history = 100
-        for turn in range(turns):
-            req = rig.make_req(prompt_len=history, rid=str(turn))
-            req.session = session
-            batch = rig.start([req])
-            for tokens in accepted:
-                rig.step(batch, accepted=tokens)
-            before = rig.tree_cache.swa_protected_size()
-            for _ in range(2):
-                self.reclaim(rig, batch)
-            yield before, rig.tree_cache.swa_protected_size()
-            self.end_turn(rig, req)
-            history = len(req.origin_input_ids) + len(req.output_ids) + 9
-        rig.tree_cache.release_session("s")
-        self.assert_idle(rig, idle)
-        rig.tree_cache.sanity_check()
-
-    def end_turn(self, rig, req):
-        """Finish ``req``, whose output then belongs to the next turn's prompt."""
-        req.finished_reason = FINISH_LENGTH(length=len(req.output_ids))
-        req.finished_len = len(req.output_ids)
-        rig.release(req)
 
 
 if __name__ == "__main__":
