@@ -14,8 +14,9 @@ reads, and the queues that it fills. The socket to the tokenizer is a list.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
+from typing import Optional
 
 import torch
 
@@ -129,9 +130,15 @@ class RetractRig(SpecDecodeRig):
 class RetractTestCase(SpecDecodeTestCase):
     """Makes :class:`RetractRig` rigs."""
 
-    def make_rig(self, *, disaggregation: str = "null", **options) -> RetractRig:
+    def make_rig(
+        self,
+        *,
+        disaggregation: str = "null",
+        server_args: Optional[Mapping] = None,
+        **options,
+    ) -> RetractRig:
         """A rig; as a decode node it backs up what it retracts."""
-        server_args = dict(disaggregation_mode=disaggregation)
+        server_args = dict(server_args or {}, disaggregation_mode=disaggregation)
         if HAS_RETRACTION_BACKUP:
             backup = options.pop("backup", "cpu_tensor")
             server_args["disaggregation_decode_retraction_backup"] = backup

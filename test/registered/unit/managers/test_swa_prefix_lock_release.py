@@ -326,6 +326,38 @@ class TestSwaPrefixLockRelease(RetractTestCase):
         self.finish(rig, [old, young])
 
     @each_cache()
+    def test_locks_above_the_boundary_are_left(self, rig):
+        old, young = [
+            rig.make_req(prompt_len=length, rid="r", first_token=1)
+            for length in (PROMPT_LEN, 2 * PROMPT_LEN)
+        ]
+        rig.start([old])
+        of_old = self.locked(rig)
+        batch = rig.start([young])
+        for step in range(4):
+            if step:
+                self.give_back(rig)
+                rig.step(batch, accepted=ACCEPTED)
+            self.reclaim(rig, batch)
+            dead_end = young.seqlen - 1 - WINDOW
+            self.assertEqual(self.locked(rig), of_old + 2 * PROMPT_LEN - dead_end)
+        rig.release(young)
+        self.assertEqual(self.locked(rig), of_old)
+        self.finish(rig, [old])
+
+    @each_cache(server_args={"strip_thinking_cache": True})
+    def test_finish_may_insert_the_prompt_alone(self, rig):
+        req = rig.make_req(prompt_len=PROMPT_LEN)
+        req.require_reasoning, req.reasoning_tokens = True, 1
+        batch = rig.start([req])
+        for _ in range(LEAVES + 4):
+            rig.step(batch, accepted=ACCEPTED)
+        self.reclaim(rig, batch)
+        self.give_back(rig)
+        self.evict_swa(rig)
+        self.finish(rig, [req])
+
+    @each_cache()
     def test_finish_leaves_the_lock_of_others(self, rig):
         old, young = [
             rig.make_req(prompt_len=PROMPT_LEN, rid=rid, first_token=1)
