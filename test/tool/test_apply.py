@@ -281,7 +281,12 @@ def test_a_full_disk_changes_nothing(machine: Machine, monkeypatch) -> None:
 
 @pytest.mark.parametrize(
     ("number", "told"),
-    [(16, "a file is mounted over"), (18, "another file system"), (5, "written")],
+    [
+        (16, "a file is mounted over"),
+        (18, "another file system"),
+        (30, "read-only file system"),
+        (5, "written"),
+    ],
 )
 def test_a_file_that_cannot_be_replaced_takes_all_back(
     machine: Machine, moved, number: int, told: str

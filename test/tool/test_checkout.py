@@ -453,6 +453,10 @@ def test_the_command_names_commits_and_branch(machine: Machine, capsys) -> None:
     assert cli.main(["apply", str(git.directory), "--branch", "new"]) == Exit.OK
     told = capsys.readouterr().out
     assert git.text("rev-parse", "new") in told and "branch new" in told
+    assert cli.main(["apply", str(git.directory), "--branch", "new"]) == Exit.OK
+    told = capsys.readouterr().out
+    assert "was already patched" in told and "the work tree is as it was" in told
+    assert f"next: git -C {git.directory} switch new" in told
     write(git, {ROUTER: b"#\n"})
     assert cli.main(["apply", str(git.directory)]) == Exit.PRECONDITION
     assert ROUTER in capsys.readouterr().err
