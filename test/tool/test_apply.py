@@ -79,6 +79,18 @@ def test_a_second_apply_says_so_and_changes_nothing(machine: Machine) -> None:
     assert not revert(target).changed
 
 
+def test_what_an_interruption_left_is_told(machine: Machine, capsys) -> None:
+    """The installer's list as well, which no patch names."""
+    target = machine.package()
+    before = contents(target.root)
+    apply(target)
+    for place in (PLACED, RECORD):
+        (target.root / place).write_bytes(before[place])
+        assert cli.main(["apply", str(target.root)]) == Exit.OK
+        told = capsys.readouterr().out
+        assert "1 files changed" in told and place in told
+
+
 def test_pip_takes_a_patched_package_out(machine: Machine, tmp_path: Path) -> None:
     """With pip itself, in an environment made for it."""
     site = environment(tmp_path / "venv")
@@ -281,7 +293,12 @@ def test_a_full_disk_changes_nothing(machine: Machine, monkeypatch) -> None:
 
 @pytest.mark.parametrize(
     ("number", "told"),
-    [(16, "a file is mounted over"), (18, "another file system"), (5, "written")],
+    [
+        (16, "a file is mounted over"),
+        (18, "another file system"),
+        (30, "read-only file system"),
+        (5, "written"),
+    ],
 )
 def test_a_file_that_cannot_be_replaced_takes_all_back(
     machine: Machine, moved, number: int, told: str

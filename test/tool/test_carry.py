@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 from factories import make_edit, make_repository, write_files
 from machine import patch_file_of
@@ -202,6 +204,25 @@ def test_controls_are_restacked(clone: Clone) -> None:
     )
     lines = [line for line in found.sections[0].text.split(b"\n") if b"now +=" in line]
     assert lines == [b"-    now += 1", b"+    now += 9"]
+
+
+def test_a_release_without_a_series_gets_all_patches(clone: Clone, capsys) -> None:
+    """Controls as well, also of a file that no patch touches."""
+    shutil.rmtree(clone.root / "patches/v0.5.17")
+    control = make_edit("python/sglang/__init__.py", b"", b"broken = True\n").text
+    name = "patches/v0.5.16/controls/0002-broken.diff"
+    write_files(clone.root, {name: b"Broken.\n\n" + control})
+    assert clone.carry("--to", "v0.5.17") == Exit.OK
+    assert clone.changes("v0.5.17") == clone.changes("v0.5.16")
+    (found,) = series.load(clone.next).patches[1].controls
+    assert found.sections[0].text == control
+    shutil.rmtree(clone.root / "patches/v0.5.17")
+    assert clone.carry("--to", "v0.5.17", "--skip", "0001") == Exit.OK
+    assert set(clone.files("v0.5.17")) == {
+        "0002-patch.patch",
+        "controls/0002-broken.diff",
+    }
+    assert "nothing changed" in capsys.readouterr().out
 
 
 def test_a_release_that_conflicts_is_shown_and_left(clone: Clone, capsys) -> None:

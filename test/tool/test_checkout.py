@@ -29,6 +29,9 @@ from dspark_patches.installs.locate import locate
 from dspark_patches.installs.status import Status
 from dspark_patches.model import releases
 
+# Since this git a configuration can name hooks, whatever core.hooksPath says.
+CONFIGURED_HOOKS = (2, 54)
+
 
 def change_at(verb: str, git: Git, branch: str = ""):
     return change(locate(git.directory), verb, "", branch)
@@ -244,6 +247,7 @@ def test_a_copied_checkout_is_clean(machine: Machine) -> None:
     assert os.readlink(twin.directory / "link") == "elsewhere"
 
 
+@pytest.mark.usefixtures("no_pip")
 def test_a_repository_runs_nothing_of_its_own(machine: Machine) -> None:
     """Filters, hooks, monitors, drivers: all that its configuration can name."""
     git = machine.checkout(
@@ -280,8 +284,13 @@ def test_a_repository_runs_nothing_of_its_own(machine: Machine) -> None:
     assert apply(git).changed
     assert revert(git).changed
     assert apply(git, "branch").changed
-    assert cli.main(["status", str(git.directory)]) == Exit.OK
+    for verb in ("status", "port"):
+        assert cli.main([verb, str(git.directory)]) == Exit.OK
     assert list(trap.iterdir()) == []
+    # A git that has configured hooks runs them, were the configuration read.
+    git.run("update-ref", "refs/heads/other", "HEAD")
+    version = tuple(map(int, git.text("version").split()[2].split(".")[:2]))
+    assert bool(list(trap.iterdir())) == (version >= CONFIGURED_HOOKS)
     # Nor is what it says read at all.
     (git.directory / ".git" / "config").write_bytes(b"[")
     assert apply(git).changed
@@ -444,6 +453,10 @@ def test_the_command_names_commits_and_branch(machine: Machine, capsys) -> None:
     assert cli.main(["apply", str(git.directory), "--branch", "new"]) == Exit.OK
     told = capsys.readouterr().out
     assert git.text("rev-parse", "new") in told and "branch new" in told
+    assert cli.main(["apply", str(git.directory), "--branch", "new"]) == Exit.OK
+    told = capsys.readouterr().out
+    assert "was already patched" in told and "the work tree is as it was" in told
+    assert f"next: git -C {git.directory} switch new" in told
     write(git, {ROUTER: b"#\n"})
     assert cli.main(["apply", str(git.directory)]) == Exit.PRECONDITION
     assert ROUTER in capsys.readouterr().err

@@ -113,7 +113,9 @@ def test_equal_installs_have_one_fingerprint(machine: Machine, capsys) -> None:
     shutil.copytree(one, other)
     told = Status(locate(one)).fingerprint
     for site, expected in ((other, Exit.OK), (machine.site(state(2)), Exit.FINDINGS)):
-        assert cli.main(["status", str(site), "--same-as", told]) == expected
+        for more in ((), ("--require",)):
+            asked = ["status", str(site), *more, "--same-as", told]
+            assert cli.main(asked) == expected
     assert f"the fingerprint is not {told}" in capsys.readouterr().out
 
 

@@ -8,15 +8,14 @@ A merge counts only where the patch then changes the lines that it should.
 
 from __future__ import annotations
 
-import tempfile
+from collections.abc import Collection
 from pathlib import Path
 
 import click
 import msgspec
 
 from .. import report
-from ..errors import Exit, Precondition
-from ..git import Git, GitError
+from ..errors import Exit
 from ..model import patch_file as patch_files
 from ..model import releases
 from ..model import series as all_series
@@ -28,8 +27,8 @@ from ..model.states import Content
 from ..port.merging import Clash
 from ..trees.workshop import difference
 from .added import single_additions
-from .clone import released, write
-from .restack import States, blob, from_message, with_sections, written
+from .clone import earlier, files, released, write
+from .restack import States, blob, from_message, with_sections
 
 # A patch before the edit, after it, and of the release that it is carried to.
 Versions = tuple[Patch, Patch, Patch]
@@ -53,9 +52,20 @@ _NONE = Patch(number=0, name="", file=_FILE)
     metavar="COMMIT",
     help="The clone's commit that holds the series of RELEASE before the edit.",
 )
+@click.option(
+    "--skip",
+    multiple=True,
+    type=int,
+    metavar="NUMBER",
+    help="Leave this patch out where there is no series yet; may be given again.",
+)
 @click.pass_context
 def command(
-    context: click.Context, release: str, to: tuple[str, ...], since: str
+    context: click.Context,
+    release: str,
+    to: tuple[str, ...],
+    since: str,
+    skip: tuple[int, ...],
 ) -> None:
     """Carry what was edited in the patches of RELEASE to the series of other releases.
 
@@ -64,7 +74,8 @@ def command(
     other release's files, and the patches that follow are restacked, those of RELEASE
     as well. A release for which something conflicts is shown and left as it is.
     Controls are restacked, and new ones carried; an edit of a control is not.
-    Commit what was carried before the next edit.
+    Commit what was carried before the next edit. A release that has no series yet
+    gets all patches of RELEASE, but for --skip.
 
     \b
     Examples:
@@ -72,20 +83,24 @@ def command(
       dspark-patches export --from sglang-v0.5.23 v0.5.23
       dspark-patches carry v0.5.23                 then all others
       dspark-patches lock && dspark-patches check
+      dspark-patches carry v0.5.22 --to v0.5.23 --skip 20
 
     Ends with 4 when a release conflicts.
     """
     one, clone = releases.find(release), releases.data_root()
-    before = States(_earlier(one, since), released(one).root)
+    before = States(earlier(one, since), released(one).root)
     after = States(all_series.load(one), before.root, before.known())
     failed = False
     for other in dict.fromkeys((one, *releases.chosen(to))):
-        here = before.series if other == one else all_series.load(other)
-        carrying = Carrying(before, after, here, released(other).root)
+        if other == one or other in releases.with_series():
+            here = before.series if other == one else all_series.load(other)
+            carrying = Carrying(before, after, here, released(other).root)
+        else:
+            carrying = _first(after, other, skip)
         carried = carrying.carried(clone)
         if not carrying.clashes:
             report.line(f"{other.tag}: merged")
-            write(_files(other, carried), "`dspark-patches lock`, then `check`")
+            write(files(other, carried), "`dspark-patches lock`, then `check`")
             continue
         failed = True
         report.line(f"{other.tag}: not written, there are conflicts", style="red")
@@ -207,38 +222,25 @@ class Carrying(States):
                 # What a control breaks, it may break otherwise than before the edit.
                 states = then, now, forward(then, section)
                 after = self.three(states, control.name, path, "--theirs")
-                made += difference({path: now}, {path: after}, self.modes) or [section]
+                # It may break a file that no patch touches.
+                modes = {path: section.mode} | self.modes
+                made += difference({path: now}, {path: after}, modes) or [section]
             else:
                 made.append(section)
         return msgspec.structs.replace(control, sections=tuple(made))
 
 
-def _earlier(one: Release, commit: str) -> Series:
-    """A release's series as a commit of the clone has it."""
-    clone, folder = releases.data_root(), releases.series_dir(one)
-    with tempfile.TemporaryDirectory(prefix="dspark-patches-") as scratch:
-        root = Path(scratch)
-        places = {"GIT_WORK_TREE": scratch, "GIT_INDEX_FILE": str(root / "index")}
-        git = Git(clone, places | {"GIT_DIR": str(clone / ".git")})
-        try:
-            git.run("checkout", "-q", commit, "--", f"patches/{folder.name}")
-        except GitError as error:
-            raise Precondition(
-                f"{commit} of {clone} cannot be read", cause=error.stderr.strip()
-            ) from error
-        return all_series.load(one, root / "patches" / folder.name)
-
-
-def _files(one: Release, carried: Series) -> dict[Path, bytes | None]:
-    """The patches and controls of a series, and None for those that go."""
-    folder = releases.series_dir(one)
-    found: dict[Path, bytes | None] = {
-        path: None for path in (*folder.glob("*.patch"), *folder.glob("controls/*"))
-    }
-    found |= {folder / f"{n}.patch": data for n, data in written(carried).items()}
-    for patch in carried.patches:
-        for control in patch.controls:
-            text = b"".join(section.text for section in control.sections)
-            path = folder / "controls" / f"{control.name}.diff"
-            found[path] = f"{control.why}\n\n".encode() + text
-    return found
+def _first(after: States, release: Release, skip: Collection[int]) -> Carrying:
+    """The first series of a release: to it, all patches of another's are an edit."""
+    wanted = tuple(p for p in after.series.patches if p.number not in skip)
+    none, some = (
+        States(
+            msgspec.structs.replace(after.series, patches=patches),
+            after.root,
+            after.known(),
+        )
+        for patches in ((), wanted)
+    )
+    folder = releases.series_dir(release)
+    here = Series(release=release.tag, folder=folder, patches=())
+    return Carrying(none, some, here, released(release).root)

@@ -23,6 +23,7 @@ from ..model.releases import Release
 from ..model.series import Patch, Series, added_paths, blobs_after, chain
 from ..report import print_findings
 from . import added, derive, lint
+from . import newer as registry
 from .lint import Reference, Wrong
 
 _SELECTOR = re.compile(r"[^:]+\.py(::\w+(\.\w+)?)?", re.ASCII)
@@ -30,26 +31,34 @@ _SELECTOR = re.compile(r"[^:]+\.py(::\w+(\.\w+)?)?", re.ASCII)
 
 @click.command(name="check")
 @click.argument("release", nargs=-1)
+@click.option(
+    "--newer", is_flag=True, help="Also ask pip for an sglang newer than the last here."
+)
 @options.form
 @click.pass_context
-def command(context: click.Context, release: tuple[str, ...], form: str) -> None:
+def command(
+    context: click.Context, release: tuple[str, ...], newer: bool, form: str
+) -> None:
     """Check the series of every RELEASE, offline and in a second.
 
     Every patch must be what git writes, say why and name its tests; every hunk
     must land where it was written for; every added file must be the clone's;
     every lock must be up to date. All findings are reported at once. With no
     RELEASE, every release that has a series is checked, and every file below
-    python/sglang and test/registered must belong to one.
+    python/sglang and test/registered must belong to one. With --newer a newer release
+    in the package registry is an error, and one that cannot be asked a warning.
 
     \b
     Examples:
       dspark-patches check
+      dspark-patches check --newer
       dspark-patches check v0.5.16 --format json
 
     Ends with 0 when there is nothing to mend, warnings aside, else with 1.
     """
     chosen = releases.chosen(release)
     found = check(chosen, releases.data_root(), whole=not release)
+    found += tuple(registry.newer()) if newer else ()
     failed = print_findings(form, found, f"{len(chosen)} series")
     context.exit(Exit.FINDINGS if failed else Exit.OK)
 
