@@ -22,6 +22,8 @@ from sglang.test.kits.spec_decode_kit import (
 
 # isort: split
 from sglang.srt.sampling.penaltylib import BatchedPenalizerOrchestrator
+from sglang.srt.sampling.penaltylib.frequency_penalty import BatchedFrequencyPenalizer
+from sglang.srt.sampling.penaltylib.orchestrator import _BatchedPenalizer
 from sglang.srt.sampling.sampling_batch_info import SamplingBatchInfo
 from sglang.srt.speculative.dflash_utils import apply_dflash_verify_logits_adjustments
 from sglang.srt.speculative.dflash_worker_v2 import DFlashWorkerV2
@@ -171,6 +173,15 @@ class TestVerifyLogits(PenaltyTestCase):
                     batch.prepare_for_decode()
                     self.assert_penalized(batch)
                     rig.forward(batch, accepted=1)
+
+    def test_penalizer_of_one_token_a_row_refuses_more(self):
+        name = "_cumulate_ragged_output_tokens"
+        inherited = getattr(_BatchedPenalizer, name)
+        rig = self.make_rig(algorithm="DFLASH")
+        batch = rig.start([self.penalized(rig, frequency_penalty=0.5)])
+        with patch.object(BatchedFrequencyPenalizer, name, inherited):
+            with self.assertRaises(NotImplementedError):
+                batch.prepare_for_decode()
 
     def test_only_what_a_penalty_asks_for_is_fed(self):
         fed = []
