@@ -248,13 +248,14 @@ class TestVerifyLogits(PenaltyTestCase):
         info.logit_bias = torch.zeros(1, VOCAB_SIZE)
         info.logit_bias[0, 40] = 2.0
 
-        def forbid(logits, vocab_mask=None):
+        def forbid(logits):
             logits[:, 44] = float("-inf")
 
         if hasattr(info, "grammar_mask"):
             info.grammar_mask = SimpleNamespace(apply=forbid)
         else:
-            info.vocab_mask, info.apply_mask_func = torch.ones(1), forbid
+            info.vocab_mask = torch.ones(1)
+            info.apply_mask_func = lambda logits, vocab_mask: forbid(logits)
         _, adjusted = self.verify_logits(batch)
         torch.testing.assert_close(adjusted, expected)
 
