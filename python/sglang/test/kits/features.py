@@ -20,4 +20,5 @@ HAS_SKIP_FINISHING = "srt/managers/scheduler.py::self.enable_skip_finishing_deco
 HAS_STAGE_METRICS = "srt/managers/scheduler.py::self.scheduler_stage_metrics"
 HAS_RETAIN_FLOOR = "srt/mem_cache/base_prefix_cache.py::def swa_retain_floor("
 HAS_TREE_CORE_OPTION = "srt/mem_cache/cache_init_params.py::tree_core_backend:"
-HAS_PREFILL_SWA_OPTION = "srt/environ.py::SGLANG_OPT_RELEASE_PREFILL_SWA"
+HAS_SWA_RINGS = "srt/mem_cache/allocator/swa.py::def is_swa_req_ring("
+HAS_REQUEST_CAPACITY = "srt/mem_cache/allocator/base.py::        requests=None,"

@@ -6,6 +6,7 @@ chunk, thus after its admission. Both would be too late for a full pool.
 
 import unittest
 from itertools import product
+from types import SimpleNamespace
 from unittest.mock import patch
 
 from sglang.srt.managers import scheduler
@@ -13,6 +14,7 @@ from sglang.srt.managers.schedule_batch import Req, ScheduleBatch
 from sglang.srt.mem_cache import common
 from sglang.srt.mem_cache.base_prefix_cache import EvictParams
 from sglang.test.ci.ci_register import register_cpu_ci
+from sglang.test.kits.features import HAS_SWA_RINGS
 from sglang.test.kits.spec_decode_caches import prefix_cache_kinds, swa_evicted_len
 from sglang.test.kits.spec_prefill_kit import PrefillRig, PrefillTestCase
 from sglang.test.kits.spec_retract_kit import leave_swa
@@ -182,6 +184,36 @@ class TestWaitingRequest(PrefillTestCase):
                 needed = self.full_needed(rig, reqs, ignore_eos)
                 rig, reqs = self.start()
                 self.assertEqual(self.full_needed(rig, reqs, ignore_eos), needed)
+
+    def test_window_that_a_host_holds_needs_room_too(self):
+        rig, reqs = self.start()
+        most = 2 * (self.FRONTIER - WINDOW) - self.HEADROOM - 2
+        init = Req.init_next_round_input
+
+        def hit(req, *args, **kwargs):
+            init(req, *args, **kwargs)
+            req.swa_host_hit_length = 1
+
+        with patch.object(Req, "init_next_round_input", hit):
+            self.assertFalse(self.admits(rig, most))
+        self.assert_evicted(reqs, 0, 0)
+        self.assertTrue(self.admits(rig, most))
+
+    if HAS_SWA_RINGS:
+
+        def test_ring_of_a_request_has_nothing_dead(self):
+            for ignore_eos in (False, True):
+                with self.subTest(ignore_eos=ignore_eos):
+                    rig, reqs = self.start()
+                    no_slot = SimpleNamespace(available_size=lambda: 0)
+                    with patch.multiple(
+                        rig.allocator,
+                        _swa_req_ring=True,
+                        _swa_ring_cost=WINDOW,
+                        _req_to_token_pool=no_slot,
+                    ):
+                        self.assertFalse(self.admits(rig, 4, ignore_eos=ignore_eos))
+                    self.assert_evicted(reqs, 0, 0)
 
     def leave_dead(self, rig, reqs, tokens: int) -> None:
         """Evict ``reqs`` but for the last ``tokens`` that each could give."""

@@ -169,7 +169,8 @@ class TestReclaimBeforeTreeEviction(RetractTestCase):
         rig, batch = self.start(cache, dead=WORTHWHILE - 1, cached_len=2)
         evictable = self.evictable(rig)
         self.assertLess(evictable, batch.new_tokens_required_next_decode())
-        self.assertTrue(batch.check_decode_mem())
+        self.assertEqual(self.passes(batch), [["a", "b"]])
+        self.assertEqual(self.spared, [evictable])
         self.assertGreaterEqual(self.evictable(rig), evictable)
         self.assertEqual(self.evicted(batch), [PROMPT_LEN + WORTHWHILE - 1] * 2)
 
@@ -182,11 +183,14 @@ class TestReclaimBeforeTreeEviction(RetractTestCase):
         self.assertFalse(batch.check_decode_mem())
 
     def passes(self, batch):
-        """The requests of each pass that the next memory check makes."""
+        """The requests of each pass that the next memory check makes, and as
+        ``spared`` what the tree could still evict before each."""
         passes, reclaim = [], getattr(ScheduleBatch, "_reclaim_swa", None)
+        self.spared = []
 
         def record(batch, requests, **kwargs):
             passes.append([req.rid for req in requests])
+            self.spared.append(batch.tree_cache.swa_evictable_size())
             reclaim(batch, requests, **kwargs)
 
         with patch.object(ScheduleBatch, "_reclaim_swa", record, create=True):

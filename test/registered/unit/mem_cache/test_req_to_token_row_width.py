@@ -14,7 +14,7 @@ from sglang.test.kits.spec_decode_kit import SpecDecodeRig, SpecDecodeTestCase
 # isort: split
 from sglang.srt.mem_cache import allocation
 from sglang.srt.mem_cache.kv_cache_configurator import KVCacheConfigurator
-from sglang.srt.runtime_context import get_server_args
+from sglang.srt.runtime_context import get_context, get_server_args
 
 register_cpu_ci(est_time=12, suite="base-a-test-cpu")
 
@@ -110,6 +110,22 @@ class TestContextEnd(RowTestCase):
                     for req in batch.reqs:
                         rig.release(req)
                     self.assertEqual((rig.full_used(), rig.swa_used()), (0, 0))
+
+    def test_row_holds_the_reserve_and_no_more(self):
+        # Two blocks, in whole pages from any length; a few columns at least.
+        for draft_tokens, page_size, extra in ((17, 1, 34), (17, 16, 49), (2, 1, 6)):
+            with self.subTest(draft_tokens=draft_tokens, page_size=page_size):
+                self.draft_tokens = draft_tokens
+                self.make_rig(page_size=page_size)
+                self.assertEqual(served_row_width(), CONTEXT_LEN + extra)
+
+    def test_row_without_speculation(self):
+        config = get_context().override_server_args(
+            speculative_algorithm=None, speculative_num_draft_tokens=None, page_size=16
+        )
+        config.install()
+        self.addCleanup(config.restore)
+        self.assertEqual(served_row_width(), CONTEXT_LEN + 4)
 
 
 class TestNarrowRow(RowTestCase):

@@ -133,6 +133,14 @@ class TestRopePastContext(SpecDecodeTestCase):
 
         self.for_each_case(check)
 
+    def test_deepseek_v4_tables_are_three_blocks_longer(self):
+        for width in (6, 16):
+            with self.subTest(width=width):
+                self.draft_tokens = width
+                self.make_rig()
+                table = dsv4_attention(0).freqs_cis
+                self.assertEqual(len(table), CONTEXT_LEN + 3 * width)
+
     def test_deepseek_v4_tables_without_speculation(self):
         config = get_context().override_server_args(speculative_num_draft_tokens=None)
         config.install()

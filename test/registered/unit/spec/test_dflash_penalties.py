@@ -22,6 +22,8 @@ from sglang.test.kits.spec_decode_kit import (
 
 # isort: split
 from sglang.srt.sampling.penaltylib import BatchedPenalizerOrchestrator
+from sglang.srt.sampling.penaltylib.frequency_penalty import BatchedFrequencyPenalizer
+from sglang.srt.sampling.penaltylib.orchestrator import _BatchedPenalizer
 from sglang.srt.sampling.sampling_batch_info import SamplingBatchInfo
 from sglang.srt.speculative.dflash_utils import apply_dflash_verify_logits_adjustments
 from sglang.srt.speculative.dflash_worker_v2 import DFlashWorkerV2
@@ -150,6 +152,37 @@ class TestVerifyLogits(PenaltyTestCase):
             self.assert_penalized(batch)
             rig.forward(batch, accepted)
 
+    def test_no_penalty_leaves_the_logits_alone(self):
+        rig = self.make_rig(algorithm="DFLASH", rig_class=TokenRig)
+        batch = rig.start([self.penalized(rig)])
+        rig.step(batch, accepted=5)
+        batch.prepare_for_decode()
+        logits, adjusted = self.verify_logits(batch)
+        self.assertTrue(adjusted.equal(logits))
+
+    def test_eagle_feeds_a_token_of_each_request_as_before(self):
+        for penalties in PENALTIES:
+            with self.subTest(**penalties):
+                rig = self.make_rig(algorithm="EAGLE", rig_class=TokenRig)
+                reqs = [
+                    self.penalized(rig, rid="r0", **penalties),
+                    self.penalized(rig, rid="r1"),
+                ]
+                batch = rig.start(reqs)
+                for _ in range(9):
+                    batch.prepare_for_decode()
+                    self.assert_penalized(batch)
+                    rig.forward(batch, accepted=1)
+
+    def test_penalizer_of_one_token_a_row_refuses_more(self):
+        name = "_cumulate_ragged_output_tokens"
+        inherited = getattr(_BatchedPenalizer, name)
+        rig = self.make_rig(algorithm="DFLASH")
+        batch = rig.start([self.penalized(rig, frequency_penalty=0.5)])
+        with patch.object(BatchedFrequencyPenalizer, name, inherited):
+            with self.assertRaises(NotImplementedError):
+                batch.prepare_for_decode()
+
     def test_only_what_a_penalty_asks_for_is_fed(self):
         fed = []
         feed = BatchedPenalizerOrchestrator.cumulate_output_tokens
@@ -215,13 +248,14 @@ class TestVerifyLogits(PenaltyTestCase):
         info.logit_bias = torch.zeros(1, VOCAB_SIZE)
         info.logit_bias[0, 40] = 2.0
 
-        def forbid(logits, vocab_mask=None):
+        def forbid(logits):
             logits[:, 44] = float("-inf")
 
         if hasattr(info, "grammar_mask"):
             info.grammar_mask = SimpleNamespace(apply=forbid)
         else:
-            info.vocab_mask, info.apply_mask_func = torch.ones(1), forbid
+            info.vocab_mask = torch.ones(1)
+            info.apply_mask_func = lambda logits, vocab_mask: forbid(logits)
         _, adjusted = self.verify_logits(batch)
         torch.testing.assert_close(adjusted, expected)
 
