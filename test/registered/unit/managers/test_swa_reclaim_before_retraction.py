@@ -61,14 +61,19 @@ class TestReclaimBeforeRetraction(RetractTestCase):
 
     def test_long_prompt_at_its_first_decode_steps(self):
         rig = self.make_rig(sliding_window=WINDOW, overlap=True)
+        idle = rig.free_counts()
         batch = rig.start([rig.make_req(prompt_len=1000)])
         rig.step(batch)
         rig.process_result()
         self.assertEqual(batch.reqs[0].decode_batch_idx, 1)
-        leave_swa(rig, 0)
+        taken = leave_swa(rig, 0)
         batch = rig.decode(batch)
         self.assertEqual(rig.aborts, [])
         self.assertGreaterEqual(swa_evicted_len(batch.reqs[0]), 1000 - WINDOW)
+        rig.process_result()
+        rig.release(batch.reqs[0])
+        rig.allocator.swa_attn_allocator.free(taken)
+        self.assert_idle(rig, idle)
 
     def test_any_forward_mode(self):
         # A batch about to decode may carry the mode of the extend it comes from.
