@@ -13,7 +13,6 @@ from sglang.srt.managers.schedule_batch import ScheduleBatch
 from sglang.srt.model_executor.forward_batch_info import ForwardMode
 from sglang.srt.speculative.spec_info import SpeculativeAlgorithm
 from sglang.test.ci.ci_register import register_cpu_ci
-from sglang.test.kits.features import HAS_REQUEST_CAPACITY
 from sglang.test.kits.spec_decode_caches import swa_evicted_len
 from sglang.test.kits.spec_retract_kit import RetractTestCase, leave_swa
 from sglang.test.kits.unified_swa_pool_kit import with_unified_pool
@@ -112,26 +111,6 @@ class TestReclaimBeforeRetraction(RetractTestCase):
             self.assertTrue(batch.check_decode_mem())
         self.assertEqual([call.args[1].rid for call in visits.mock_calls], ["a"])
         self.assertEqual(rig.allocator.swa_available_size(), FRONTIER - WINDOW)
-
-    if HAS_REQUEST_CAPACITY:
-
-        def test_allocator_knows_whose_tokens_they_are(self):
-            # One that reserves pages for each request reads both.
-            for selected, wanted in ((None, ["a", "b"]), ([1], ["b"])):
-                with self.subTest(selected=selected):
-                    rig, batch = self.start("ab")
-                    leave_swa(rig, 0)
-                    fits = rig.allocator.check_decode_capacity
-                    with patch.object(
-                        rig.allocator, "check_decode_capacity", side_effect=fits
-                    ) as checks:
-                        batch.check_decode_mem(selected)
-                    for check in checks.mock_calls:
-                        requests = check.kwargs["requests"]
-                        self.assertEqual([req.rid for req in requests], wanted)
-                        algorithm = check.kwargs["spec_algorithm"]
-                        self.assertIs(algorithm, batch.spec_algorithm)
-                    self.assertTrue(checks.mock_calls)
 
     def test_cache_without_prefixes_retains_none(self):
         # Where prefixes are shared, a cache may retain a window behind a checkpoint.

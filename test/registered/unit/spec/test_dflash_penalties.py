@@ -152,14 +152,6 @@ class TestVerifyLogits(PenaltyTestCase):
             self.assert_penalized(batch)
             rig.forward(batch, accepted)
 
-    def test_no_penalty_leaves_the_logits_alone(self):
-        rig = self.make_rig(algorithm="DFLASH", rig_class=TokenRig)
-        batch = rig.start([self.penalized(rig)])
-        rig.step(batch, accepted=5)
-        batch.prepare_for_decode()
-        logits, adjusted = self.verify_logits(batch)
-        self.assertTrue(adjusted.equal(logits))
-
     def test_eagle_feeds_a_token_of_each_request_as_before(self):
         for penalties in PENALTIES:
             with self.subTest(**penalties):
