@@ -7,8 +7,8 @@ from typing import Any, Optional
 import numpy as np
 
 from sglang.srt.disaggregation import decode
-from sglang.srt.disaggregation.fake.conn import FakeKVReceiver
 from sglang.srt.disaggregation.base.conn import StateType
+from sglang.srt.disaggregation.fake.conn import FakeKVReceiver
 from sglang.srt.managers.schedule_batch import Req, ScheduleBatch
 from sglang.srt.managers.scheduler import Scheduler
 
