@@ -28,6 +28,7 @@ from dspark_patches import cli
 from dspark_patches.errors import Exit, Precondition
 from dspark_patches.installs.locate import locate
 from dspark_patches.model.patch_file import PatchFile
+from dspark_patches.port import confirm
 from dspark_patches.port.confirm import confirmed
 from dspark_patches.port.imports import aligned
 from dspark_patches.port.merging import merge
@@ -252,6 +253,18 @@ def test_what_port_wrote_proves_and_reverts_the_fork(machine: Machine, capsys) -
     assert fingerprint and fingerprint[0] in capsys.readouterr().out
     assert cli.main(["revert", str(root), "--release", str(folder)]) == Exit.OK
     assert contents(root) == files
+
+
+def test_what_fails_in_the_last_round_is_left_out_too(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(confirm, "_ROUNDS", 1)
+    found = judged(machine.tree(CHECKED_OUT | LATER), "v0.5.16", test=True)
+    assert [str(one.verdict) for one in found.patches] == [
+        "clean",
+        "done elsewhere",
+        "conflict",
+    ]
 
 
 def test_a_folder_that_is_not_there_is_told(machine: Machine, capsys) -> None:

@@ -71,6 +71,8 @@ def confirmed(porter: Porter, choice: Choice, notify: Callable[[str], None]) -> 
                 out[number] = _judged(one, found, before)
         skip = choice.skip | out.keys()
         choice = msgspec.structs.replace(choice, skip=frozenset(skip), taken=taken)
+    else:
+        report = porter.judge(choice)
     told = (_told(one, found) for one in report.patches)
     patches = sorted([*out.values(), *told], key=lambda one: one.patch.number)
     return msgspec.structs.replace(report, patches=tuple(patches), tested=True)
