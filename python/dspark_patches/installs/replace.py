@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from ..errors import Conflict, Failure, Precondition
-from ..model.diff import ZEROS, blob_id, check_path
+from ..model.diff import blob_of, check_path
 from .confined import Confined
 from .locate import Target
 
@@ -148,8 +148,7 @@ class _Job:
             raise Precondition(what, cause=cause, next_step=hint) from failure
 
     def _is(self, change: Change, content: bytes | None) -> bool:
-        blob = ZEROS if content is None else blob_id(content)
-        return self.files.state(change.place).blob == blob
+        return self.files.state(change.place).blob == blob_of(content)
 
     def _expect(self, change: Change, content: bytes | None) -> None:
         if not self._is(change, content):

@@ -19,7 +19,7 @@ from ..errors import Exit
 from ..model import patch_file as patch_files
 from ..model import releases
 from ..model import series as all_series
-from ..model.diff import Section, forward, hunks
+from ..model.diff import Section, blob_of, forward, hunks
 from ..model.patch_file import PatchFile
 from ..model.releases import Release
 from ..model.series import Control, Patch, Series
@@ -28,7 +28,7 @@ from ..port.merging import Clash
 from ..trees.workshop import difference
 from .added import single_additions
 from .clone import earlier, files, released, write
-from .restack import States, blob, from_message, with_sections
+from .restack import States, from_message, with_sections
 
 # A patch before the edit, after it, and of the release that it is carried to.
 Versions = tuple[Patch, Patch, Patch]
@@ -218,7 +218,7 @@ class Carrying(States):
         for section in control.sections:
             path, number = section.path, control.number
             then, now = written.own(path, number), self.at(path, number)
-            if then != now and section.old == blob(then):
+            if then != now and section.old == blob_of(then):
                 # What a control breaks, it may break otherwise than before the edit.
                 states = then, now, forward(then, section)
                 after = self.three(states, control.name, path, "--theirs")

@@ -15,7 +15,7 @@ import msgspec
 from ..errors import Conflict, Precondition
 from ..model import diff
 from ..model import patch_file as patch_files
-from ..model.diff import ZEROS, Section, blob_id, forward
+from ..model.diff import ZEROS, Section, blob_id, blob_of, forward
 from ..model.patch_file import PatchFile
 from ..model.series import Patch, Series, chain, in_wheels
 from ..model.states import Content
@@ -112,7 +112,7 @@ class States(Merging):
         if now is None and section.old != ZEROS and not in_wheels(path):
             self.outside.add(path)
             return
-        base = now if section.old == blob(now) else self._known.get(section.old, now)
+        base = now if section.old == blob_of(now) else self._known.get(section.old, now)
         try:
             states = base, now, forward(base, section)
         except Conflict as failure:
@@ -181,11 +181,6 @@ def with_sections(file: PatchFile, sections: Iterable[Section]) -> PatchFile:
 def file_modes(series: Series) -> dict[str, str]:
     """Git's mode of each file that the series touches, by path."""
     return {s.path: s.mode for p in series.patches for s in p.file.sections}
-
-
-def blob(state: Content) -> str:
-    """The blob id of a file's state; zeros for no file."""
-    return ZEROS if state is None else blob_id(state)
 
 
 def content(file: Path) -> Content:

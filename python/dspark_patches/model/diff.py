@@ -56,6 +56,11 @@ def blob_id(content: bytes) -> str:
     return hashlib.sha1(header + content, usedforsecurity=False).hexdigest()
 
 
+def blob_of(content: bytes | None) -> str:
+    """The same, where None stands for no file: zeros."""
+    return ZEROS if content is None else blob_id(content)
+
+
 def check_path(path: str) -> str:
     """Why ``path`` cannot be a file of the series, or an empty string."""
     if len(path) > _LONGEST_PATH:
@@ -206,5 +211,5 @@ def _changed(
 
 
 def _unlike(content: bytes | None, blob: str) -> str:
-    found = ZEROS if content is None else blob_id(content)
+    found = blob_of(content)
     return f"expected blob {blob}, there is {found}" if found != blob else ""

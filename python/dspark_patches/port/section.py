@@ -18,7 +18,7 @@ from typing import Literal
 
 import msgspec
 
-from ..model.diff import ZEROS, Section, blob_id, hunks
+from ..model.diff import Section, blob_of, hunks
 from ..model.hunks import lines_of, sides
 from ..model.states import Step
 from .imports import imported, parse, statements
@@ -72,7 +72,7 @@ class Line(msgspec.Struct, frozen=True):
 def fit(step: Step, target: bytes | None) -> Fit:
     """Carry one part over; "moved" is not yet final, see :func:`compare`."""
     section = step.section
-    path, found = section.path, None if target is None else blob_id(target)
+    path, found = section.path, blob_of(target)
     if section.kind == "delete":
         if target is None:
             return Fit(verdict=Verdict.UPSTREAMED)
@@ -149,7 +149,7 @@ def undone(step: Step, target: bytes | None) -> bytes | None | Literal[False]:
     """The target without the part; False when it does not have all of it."""
     section = step.section
     if section.kind != "edit":
-        same = section.new == (ZEROS if target is None else blob_id(target))
+        same = section.new == blob_of(target)
         return step.before if same else False
     if target is None:
         return False
