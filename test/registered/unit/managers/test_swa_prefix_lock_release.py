@@ -59,6 +59,18 @@ class TestSwaPrefixLockRelease(RetractTestCase):
             rig.step(batch, accepted=ACCEPTED)
         return batch
 
+    def old_and_young(self, rig):
+        """Two requests of one prompt, and the batch of the old one, whose window has
+        left it; the young one has not started."""
+        old, young = [
+            rig.make_req(prompt_len=PROMPT_LEN, rid=rid, first_token=1)
+            for rid in ("old", "young")
+        ]
+        batch = rig.start([old])
+        for _ in range(LEAVES + 2):
+            rig.step(batch, accepted=ACCEPTED)
+        return old, young, batch
+
     def evict_swa(self, rig):
         """Evict all SWA that the tree may evict."""
         evictable = rig.tree_cache.swa_evictable_size()
@@ -305,13 +317,7 @@ class TestSwaPrefixLockRelease(RetractTestCase):
 
     @each_cache()
     def test_other_holders_keep_theirs(self, rig):
-        old, young = [
-            rig.make_req(prompt_len=PROMPT_LEN, rid=rid, first_token=1)
-            for rid in ("old", "young")
-        ]
-        batch = rig.start([old])
-        for _ in range(LEAVES + 2):
-            rig.step(batch, accepted=ACCEPTED)
+        old, young, batch = self.old_and_young(rig)
         other = rig.start([young])
         rig.step(other, accepted=ACCEPTED)
         self.reclaim(rig, batch)
@@ -357,13 +363,7 @@ class TestSwaPrefixLockRelease(RetractTestCase):
 
     @each_cache()
     def test_finish_leaves_the_lock_of_others(self, rig):
-        old, young = [
-            rig.make_req(prompt_len=PROMPT_LEN, rid=rid, first_token=1)
-            for rid in ("old", "young")
-        ]
-        batch = rig.start([old])
-        for _ in range(LEAVES + 2):
-            rig.step(batch, accepted=ACCEPTED)
+        old, young, batch = self.old_and_young(rig)
         rig.start([young])
         for _ in range(2):
             self.reclaim(rig, batch)
