@@ -168,10 +168,10 @@ class TestVerifyLogits(PenaltyTestCase):
 
     def test_penalizer_of_one_token_a_row_refuses_more(self):
         name = "_cumulate_ragged_output_tokens"
-        inherited = getattr(_BatchedPenalizer, name)
+        inherited = getattr(_BatchedPenalizer, name, None)
         rig = self.make_rig(algorithm="DFLASH")
         batch = rig.start([self.penalized(rig, frequency_penalty=0.5)])
-        with patch.object(BatchedFrequencyPenalizer, name, inherited):
+        with patch.object(BatchedFrequencyPenalizer, name, inherited, create=True):
             with self.assertRaises(NotImplementedError):
                 batch.prepare_for_decode()
 
