@@ -13,7 +13,11 @@ from sglang.srt.environ import envs
 from sglang.srt.mem_cache.base_prefix_cache import EvictParams
 from sglang.srt.speculative.spec_info import SpeculativeAlgorithm
 from sglang.test.ci.ci_register import register_cpu_ci
-from sglang.test.kits.features import HAS_RETAIN_FLOOR, HAS_SWA_RADIX_CACHE
+from sglang.test.kits.features import (
+    HAS_PREFILL_SWA_OPTION,
+    HAS_RETAIN_FLOOR,
+    HAS_UNIFIED_TREE_CORE,
+)
 from sglang.test.kits.spec_decode_caches import prefix_cache_kinds
 from sglang.test.kits.spec_retract_kit import RetractTestCase, leave_swa
 
@@ -24,6 +28,10 @@ WINDOW = 32
 ACCEPTED = 4
 # Steps until the window has just left the prompt.
 LEAVES = WINDOW // ACCEPTED
+if HAS_PREFILL_SWA_OPTION:
+    EARLY_RELEASE = envs.SGLANG_OPT_RELEASE_PREFILL_SWA
+else:
+    EARLY_RELEASE = envs.SGLANG_OPT_SWA_RELEASE_LEAF_LOCK_AFTER_WINDOW
 
 
 def each_cache(**options):
@@ -95,6 +103,11 @@ class TestSwaPrefixLockRelease(RetractTestCase):
 
     def locked(self, rig):
         return rig.tree_cache.swa_protected_size()
+
+    def no_split(self, rig):
+        """Fail where the tree splits a node."""
+        tree = getattr(rig.tree_cache, "tree_core", rig.tree_cache)
+        return patch.object(tree, "_split_node", side_effect=self.failureException)
 
     def finish(self, rig, reqs):
         """All slots come back, and no lock is left."""
@@ -168,7 +181,8 @@ class TestSwaPrefixLockRelease(RetractTestCase):
             rig.step(batch, accepted=1)
         # What is dead ends where a node does.
         self.assertEqual(req.seqlen - 1 - WINDOW, shared)
-        self.reclaim(rig, batch)
+        with self.no_split(rig):
+            self.reclaim(rig, batch)
         self.assertEqual(self.locked(rig), prompt_len - shared)
         self.finish(rig, [req])
 
@@ -276,25 +290,22 @@ class TestSwaPrefixLockRelease(RetractTestCase):
         self.assertEqual(self.locked(rig), 3 * 16)
         self.finish(rig, batch.reqs)
 
-    # Where the request and not the lock says whether it is released.
-    if HAS_SWA_RADIX_CACHE:
-
-        @each_cache(page_size=2 * WINDOW)
-        def test_early_release_is_not_repeated(self, rig):
-            # The release's own counts steps, and may come before a page is dead.
-            req = rig.make_req(prompt_len=2 * rig.page_size + 16)
-            batch = rig.start([req])
-            with envs.SGLANG_OPT_SWA_RELEASE_LEAF_LOCK_AFTER_WINDOW.override(True):
-                for _ in range(WINDOW + 1):
-                    rig.step(batch, accepted=1)
-            self.assertEqual(self.locked(rig), 0)
-            self.decode_until_short(rig, batch)
-            self.reclaim(rig, batch)
-            self.give_back(rig)
-            # A finish may need the last window that it inserts.
-            for _ in range(LEAVES):
-                rig.step(batch, accepted=ACCEPTED)
-            self.finish(rig, [req])
+    @each_cache(page_size=WINDOW, sliding_window=WINDOW * 3 // 2)
+    def test_early_release_is_not_repeated(self, rig):
+        # The release's own counts steps, and may come before a page is dead.
+        req = rig.make_req(prompt_len=3 * rig.page_size)
+        batch = rig.start([req])
+        with EARLY_RELEASE.override(True):
+            for _ in range(WINDOW * 3 // 2 + 1):
+                rig.step(batch, accepted=1)
+        self.assertEqual(self.locked(rig), 0)
+        self.decode_until_short(rig, batch)
+        self.reclaim(rig, batch)
+        self.give_back(rig)
+        # A finish may need the last window that it inserts.
+        for _ in range(LEAVES):
+            rig.step(batch, accepted=ACCEPTED)
+        self.finish(rig, [req])
 
     @each_cache()
     def test_large_node_is_split(self, rig):
@@ -328,6 +339,20 @@ class TestSwaPrefixLockRelease(RetractTestCase):
         self.assertEqual(self.locked(rig), PROMPT_LEN - dead_end)
         self.assert_window_is_there(rig, young)
         self.finish(rig, [old, young])
+
+    @each_cache()
+    def test_holders_of_one_prompt_in_step(self, rig):
+        batch = self.start(rig, "aa", steps=3)
+        first, second = batch.reqs
+        for _ in range(2):
+            self.reclaim(rig, batch)
+            locked = PROMPT_LEN - (second.seqlen - 1 - WINDOW)
+            self.assertEqual(self.locked(rig), locked)
+            self.give_back(rig)
+            rig.step(batch, accepted=ACCEPTED)
+        rig.release(first)
+        self.assertEqual(self.locked(rig), locked)
+        self.finish(rig, [second])
 
     @each_cache()
     def test_locks_above_the_boundary_are_left(self, rig):
@@ -443,6 +468,27 @@ class TestSwaPrefixLockRelease(RetractTestCase):
             self.give_back(rig)
         self.assertEqual(self.locked(rig), 0)
         self.finish(rig, batch.reqs)
+
+    if HAS_UNIFIED_TREE_CORE:
+
+        def test_core_that_cannot_split_keeps_the_whole_lock(self):
+            from sglang.srt.mem_cache.unified_cache import (
+                unified_tree_core,
+                unified_tree_core_interface,
+            )
+
+            core = unified_tree_core.UnifiedTreeCore
+            interface = unified_tree_core_interface.UnifiedTreeCoreInterface
+            rig = self.make_rig(cache="unified", sliding_window=WINDOW)
+            self.idle, self.taken = rig.free_counts(), []
+            name = "dec_dead_swa_lock"
+            without = getattr(interface, name, None)
+            batch = self.start(rig, "a", steps=3)
+            locked = self.locked(rig)
+            with patch.object(core, name, without, create=True):
+                self.reclaim(rig, batch)
+            self.assertEqual(self.locked(rig), locked)
+            self.finish(rig, batch.reqs)
 
 
 if __name__ == "__main__":

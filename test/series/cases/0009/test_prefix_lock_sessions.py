@@ -82,12 +82,13 @@ class TestPrefixLockSessions(RetractTestCase):
                 for _, locked in self.run_session(rig, turns, steps):
                     self.assertLessEqual(locked, max(0, WINDOW - steps * ACCEPTED))
 
-    def test_wrapper_around_another_cache_keeps_its_locks(self):
-        # It does not hand the request on, whose lock its slot may hold.
-        for cache in {"radix"}.intersection(prefix_cache_kinds()):
+    if "radix" in prefix_cache_kinds():
+
+        def test_wrapper_around_another_cache_keeps_its_locks(self):
+            # It does not hand the request on, whose lock its slot may hold.
             for turns, steps in product((1, 2, 3), AGES):
-                with self.subTest(cache=cache, turns=turns, steps=steps):
-                    rig = self.start_rig(cache)
+                with self.subTest(turns=turns, steps=steps):
+                    rig = self.start_rig("radix")
                     wrapped = StreamingSession(rig.tree_cache)
                     rig.tree_cache = rig.scheduler.tree_cache = wrapped
                     for before, locked in self.run_session(rig, turns, steps):
