@@ -10,6 +10,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import black
+import isort
 import pytest
 
 from dspark_patches.model import lock, releases, series
@@ -67,3 +69,14 @@ def test_applies_and_leaves_what_the_lock_says(release, checkout):
     }
     assert wanted.items() <= blobs.items()
     assert locked.added.items() <= blobs.items()
+
+
+@EVERY_RELEASE
+def test_what_it_adds_is_formatted(release):
+    loaded = series.load(release)
+    patched = make.recipes(loaded, make.released(release).root)[make.PATCHED]
+    for path in sorted(series.added_paths(loaded)):
+        text = patched[path].decode()
+        assert black.format_str(text, mode=black.Mode()) == text, path
+        options = {"profile": "black", "known_first_party": ("sglang",)}
+        assert isort.check_code(text, show_diff=True, **options), path

@@ -103,8 +103,10 @@ def measure(
                 notify(f"{found['verdict']}: {one}")
         for one, verdict, reached in left:
             own, started = subject.tests.get(one.patch, ()), time.monotonic()
-            # What cannot be swapped in mostly fails at once; what lives, nowhere.
-            own_first = (own, subject.files) if verdict == "disk" else (own + reached,)
+            # What cannot be swapped in mostly fails at once; what lives, nowhere. A
+            # line outside of functions runs before a test is watched.
+            unseen = verdict == "disk" or not reached
+            own_first = (own, subject.files) if unseen else (own + reached,)
             found = disk.judge(one, own_first)
             found.setdefault("by", " ".join(test.split("/")[-1] for test in reached))
             found["seconds"] = round(time.monotonic() - started, 2)

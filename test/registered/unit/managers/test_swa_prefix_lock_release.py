@@ -7,7 +7,7 @@ may have back what lies behind the window; the rest, and what others lock, stays
 
 import functools
 import unittest
-from unittest.mock import patch
+from unittest.mock import MagicMock, patch
 
 from sglang.srt.environ import envs
 from sglang.srt.mem_cache.base_prefix_cache import EvictParams
@@ -250,9 +250,8 @@ class TestSwaPrefixLockRelease(RetractTestCase):
         @each_cache()
         def test_window_before_a_checkpoint_is_kept(self, rig):
             batch = self.start(rig, steps=3)
-            with patch.object(
-                rig.tree_cache, "swa_retain_floor", lambda req: PROMPT_LEN
-            ):
+            checkpoint = MagicMock(return_value=PROMPT_LEN)
+            with patch.object(rig.tree_cache, "swa_retain_floor", checkpoint):
                 self.reclaim(rig, batch)
             (locked,) = {PROMPT_LEN - (req.seqlen - 1 - WINDOW) for req in batch.reqs}
             self.assertEqual(self.locked(rig), 2 * locked)
