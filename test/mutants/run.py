@@ -20,7 +20,7 @@ from typing import Any
 from dspark_patches.errors import Failure
 from dspark_patches.model import releases
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "series")]
 
 from mutation import campaign  # noqa: E402
 from mutation.measure import release  # noqa: E402

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import extra
 import msgspec
 
 from dspark_patches.model import releases, series
@@ -24,6 +25,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
         name: the release.
         build: makes the patched tree at a path.
         tests: by patch, what its ``Regression-Test`` trailers name.
+        extra: by patch, its test files that are kept out of the patches.
         mutants: what to test.
         gone: hunks that cannot be taken out, and why.
     """
@@ -31,6 +33,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     build: Callable[[Path], None]
     tests: dict[str, tuple[str, ...]]
+    extra: dict[str, tuple[str, ...]] = {}
     mutants: tuple[Mutant, ...]
     gone: tuple[str, ...] = ()
 
@@ -63,7 +66,8 @@ def release(tag: str) -> Subject:
     """A release and its series."""
     release = releases.find(tag)
     loaded, found = series.load(release), make.released(release)
-    files = make.recipes(loaded, found.root)[make.PATCHED]
+    joined = extra.load(release)
+    files = make.recipes(joined, found.root)[make.PATCHED]
     traced = Traced(loaded, found.root)
     for path in traced.files:
         assert traced.content(path) == (files[path] or b""), path
@@ -72,6 +76,10 @@ def release(tag: str) -> Subject:
         name=tag,
         build=lambda root: make.build(root, found.package, files),
         tests={patch.name: patch.tests for patch in loaded.patches},
+        extra={
+            patch.name: joined_patch.tests[len(patch.tests) :]
+            for patch, joined_patch in zip(loaded.patches, joined.patches)
+        },
         mutants=(*hunks, *traced.mutants()),
         gone=tuple(gone),
     )
@@ -107,7 +115,8 @@ def measure(
             # line outside of functions runs before a test is watched.
             unseen = verdict == "disk" or not reached
             own_first = (own, subject.files) if unseen else (own + reached,)
-            found = disk.judge(one, own_first)
+            extra_tests = subject.extra.get(one.patch, ())
+            found = disk.judge(one, (*own_first, extra_tests))
             found.setdefault("by", " ".join(test.split("/")[-1] for test in reached))
             found["seconds"] = round(time.monotonic() - started, 2)
             yield _result(one, found, where="disk")

@@ -133,6 +133,7 @@ class TestVerifyLogits(PenaltyTestCase):
         rig = self.make_rig(algorithm="DSPARK", rig_class=TokenRig)
         batch = rig.start([self.penalized(rig, rid="plain")])
         rig.step(batch, accepted=5)
+        self.assert_penalized(batch)
         self.assertIsNone(batch.sampling_info.copy_for_forward().acc_additive_penalties)
 
         reqs = [
