@@ -34,7 +34,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def matches(self, one: Mutant) -> str | None:
         """The text that the mutant has after it, if this is about the mutant."""
         texts = (self.after,) if isinstance(self.after, str) else self.after
-        there = self.path == one.path and self.before.strip("\n") == one.before
+        changed = self.before.strip("\n") == one.before.strip("\n")
+        there = self.path == one.path and changed
         found = [text for text in texts if text.strip("\n") == one.after]
         return found[0] if there and found else None
 
