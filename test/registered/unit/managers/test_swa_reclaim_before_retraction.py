@@ -13,6 +13,7 @@ from sglang.srt.managers.schedule_batch import ScheduleBatch
 from sglang.srt.model_executor.forward_batch_info import ForwardMode
 from sglang.srt.speculative.spec_info import SpeculativeAlgorithm
 from sglang.test.ci.ci_register import register_cpu_ci
+from sglang.test.kits.features import HAS_DECODE_CAPACITY
 from sglang.test.kits.spec_decode_caches import swa_evicted_len
 from sglang.test.kits.spec_retract_kit import RetractTestCase, leave_swa
 from sglang.test.kits.unified_swa_pool_kit import with_unified_pool
@@ -50,6 +51,24 @@ class TestReclaimBeforeRetraction(RetractTestCase):
         self.assertEqual([rig.retracted, rig.aborts], [[], []])
         freed, allocated = 2 * (FRONTIER - WINDOW), 2 * ACCEPTED
         self.assertEqual(rig.swa_used(), used - freed + allocated)
+
+    if HAS_DECODE_CAPACITY:
+
+        def test_allocator_is_told_of_the_requests(self):
+            rig, batch = self.start("ab")
+            leave_swa(rig, 0)
+            kind, asked = type(rig.allocator), []
+            check = kind.check_decode_capacity
+
+            def watched(allocator, **question):
+                asked.append(question)
+                return check(allocator, **question)
+
+            with patch.object(kind, "check_decode_capacity", watched):
+                self.assertTrue(batch.check_decode_mem())
+            for question in asked:
+                self.assertEqual(question["requests"], batch.reqs)
+                self.assertIs(question["spec_algorithm"], batch.spec_algorithm)
 
     def test_last_request_is_not_aborted(self):
         rig, batch = self.start("a")
