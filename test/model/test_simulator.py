@@ -76,6 +76,13 @@ def test_the_machine_finds_the_known_defects(cases, monkeypatch, tag, checks, de
     assert defect in str(outcome.faults)
 
 
+@pytest.mark.parametrize("tag", ("v0.5.16", "v0.5.23"))
+def test_what_forwards_read_is_seen(cases, tag):
+    outcomes = cases.run(tag, PATCHED, "test_kv.py")
+    assert len(outcomes) == 5
+    assert {outcome.status for outcome in outcomes} == {"passed"}, outcomes
+
+
 def test_the_same_seed_gives_the_same_run(worker):
     task = dict(
         type="load",

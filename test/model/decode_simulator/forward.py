@@ -14,6 +14,9 @@ from sglang.srt.managers.utils import GenerationBatchResult
 from sglang.srt.speculative.draft_worker_common import make_draft_input_v2
 from sglang.test.kits.spec_decode_kit import VOCAB_SIZE
 
+from .config import NodeConfig
+from .kv import KV
+
 Accepted = Union[int, tuple[int, ...], None]
 
 STOP_TOKEN = VOCAB_SIZE - 1
@@ -98,21 +101,24 @@ class Forward:
     the next draft input, as the worker does.
 
     Args:
-        accept: the acceptance, at most ``draft_tokens``.
-        draft_tokens: the width of a request's row in the result.
-        overlap: whether the draft input is relayed by the rows of the requests.
+        accept: the acceptance, at most the node's ``draft_tokens``.
+        config: the node's.
+        kv: where it writes and reads, if that is to be seen.
 
     Attributes:
         count: forwards so far, ``forward_ct``.
         stop: ids of requests whose next accepted run ends with the stop token.
     """
 
-    def __init__(self, accept: Acceptance, *, draft_tokens: int, overlap: bool) -> None:
+    def __init__(
+        self, accept: Acceptance, config: NodeConfig, kv: KV | None = None
+    ) -> None:
         self.count = 0
+        self.kv = kv
         self.stop: set[str] = set()
         self._accept = accept
-        self._draft_tokens = draft_tokens
-        self._overlap = overlap
+        self._draft_tokens = config.draft_tokens
+        self._overlap = config.overlap
 
     def run(self, batch: ScheduleBatch) -> GenerationBatchResult:
         """The forward of a prepared extend or decode batch."""
@@ -130,6 +136,10 @@ class Forward:
         tokens = torch.full((bs * width,), _TOKEN)
         if self.stop:
             self._write_stop_tokens(batch, tokens, accept_lens, width)
+        if self.kv and accept_lens is not None:
+            self.kv.decode(batch, accepted, tokens.numpy().reshape(bs, width))
+        elif self.kv:
+            self.kv.extend(batch, tokens.numpy())
         draft_input = make_draft_input_v2(
             bonus_tokens=torch.full((bs,), _TOKEN), new_seq_lens=new_seq_lens
         )

@@ -46,7 +46,7 @@ class DecodeMachine(RuleBasedStateMachine):
 
     checks = tuple(os.environ.get("DECODE_MACHINE_CHECKS", ",".join(CHECKS)).split(","))
     totals = dict.fromkeys(
-        ("turns", "decode steps", "retracted", "finished", "aborted"), 0
+        ("turns", "decode steps", "KV reads", "retracted", "finished", "aborted"), 0
     )
 
     @initialize(
@@ -88,6 +88,7 @@ class DecodeMachine(RuleBasedStateMachine):
                 **options,
             ),
             self._pattern,
+            reads_kv=True,
         )
         self.drain = drain
         self.shares = not state.loses_shared_swa()
@@ -216,6 +217,7 @@ class DecodeMachine(RuleBasedStateMachine):
         for name in ("finished", "aborted"):
             self.totals[name] += len(getattr(counters, name))
         self.totals["decode steps"] += counters.decode_steps
+        self.totals["KV reads"] += self.node.forward.kv.reads
         self.totals["retracted"] += counters.retracted
         ended = sorted(counters.finished + counters.aborted)
         assert ended == [req.rid for req in self.reqs], f"only {ended} ended"

@@ -23,6 +23,7 @@ from . import pd
 from .config import NodeConfig
 from .counters import Counters
 from .forward import STOP_TOKEN, Acceptance, Forward
+from .kv import KV
 from .scheduler import make_scheduler
 from .state import without_host_copy
 
@@ -33,6 +34,7 @@ class Node:
     Args:
         config: what it is made of.
         accept: what its forwards accept.
+        reads_kv: whether forwards write and read KV, which takes time.
 
     Attributes:
         fixture: the pools and the prefix cache.
@@ -41,9 +43,11 @@ class Node:
         counters: what was reported outward.
     """
 
-    def __init__(self, config: NodeConfig, accept: Acceptance) -> None:
+    def __init__(
+        self, config: NodeConfig, accept: Acceptance, *, reads_kv: bool = False
+    ) -> None:
         self.config = config
-        self._accept = accept
+        self._accept, self._reads_kv = accept, reads_kv
         self._stack = ExitStack()
 
     def __enter__(self) -> Node:
@@ -77,9 +81,8 @@ class Node:
             if self._decodes_only:
                 pd.single_rank(stack)
                 pd.add_decode_queues(self.scheduler, self.fixture, config.max_reqs)
-            self.forward = Forward(
-                self._accept, draft_tokens=config.draft_tokens, overlap=config.overlap
-            )
+            kv = KV(self.fixture, config.draft_tokens) if self._reads_kv else None
+            self.forward = Forward(self._accept, config, kv)
             self._stack = stack.pop_all()
         return self
 
@@ -208,6 +211,8 @@ class Node:
         return result
 
     def _process(self, batch: ScheduleBatch, result) -> None:
+        if self.forward.kv:
+            self.forward.kv.land()
         processor = self.scheduler.batch_result_processor
         if batch.forward_mode.is_decode():
             processor.process_batch_result_decode(batch, result)
