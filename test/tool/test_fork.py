@@ -163,6 +163,18 @@ def test_what_no_commit_holds_is_told_and_not_read(machine: Machine, capsys) -> 
     assert said.count("clean") == 2
 
 
+def test_tests_run_on_what_is_committed(machine: Machine) -> None:
+    """A file that no patch edits, with a clock that would tick twice, and none."""
+    git = machine.checkout()
+    gone = "python/sglang/srt/__init__.py"
+    (git.directory / DFLASH).write_bytes(LATER[DFLASH])
+    (git.directory / gone).unlink()
+    found = judged(git.directory, "v0.5.16", test=True)
+    assert told(found) == {n: ("v0.5.16", "clean") for n in ("0001", "0002", "0003")}
+    assert found.patches[1].tests == "passed"
+    assert found.uncommitted == (gone, DFLASH)
+
+
 def test_nothing_is_near_what_is_something_else(machine: Machine) -> None:
     files = {path: b"one = 1\n" for path in CHECKED_OUT}
     root = machine.tree(files)

@@ -76,6 +76,14 @@ class Repository:
         """What the index has at each of ``paths``."""
         return self._states(paths, "ls-files", "-s", "-z")
 
+    def plain(self, folder: str) -> dict[str, str]:
+        """The blob of each plain file that the commit has below a folder."""
+        with self._refused():
+            output = self._git.run("ls-tree", "-r", "-z", self.head, "--", folder)
+        lines = output.decode("utf-8", "surrogateescape").split("\0")[:-1]
+        facts = (line.split("\t", 1) for line in lines if line.startswith("100"))
+        return {path: told.split()[2] for told, path in facts}
+
     def content(self, blob: str) -> bytes:
         """The content of a blob; Precondition where it is not here."""
         content = self.find(blob)

@@ -22,6 +22,7 @@ from ..proof import runner
 from ..proof.outcomes import Outcome
 from ..proof.runner_child import selects
 from ..trees import make
+from .fork import Fork
 from .port import Porter
 from .section import Verdict
 from .verdicts import HELPED, Choice, PatchVerdict, Report
@@ -50,14 +51,14 @@ def confirmed(porter: Porter, choice: Choice, notify: Callable[[str], None]) -> 
     out: dict[int, PatchVerdict] = {}
     for _ in range(_ROUNDS):
         report = porter.judge(choice)
-        found = _outcomes(porter.fork.target, report, report.merged, notify)
+        found = _outcomes(porter.fork, report, report.merged, notify)
         if found and all(outcome.status == "error" for outcome in found.values()):
             _cannot_run(porter.fork.target, report, found)
         failing = [one for one in report.patches if _failed(one, found)]
         if not failing:
             break
         bare = {p: c for p, c in report.merged.items() if is_test(p)}
-        before = _outcomes(porter.fork.target, report, bare, notify)
+        before = _outcomes(porter.fork, report, bare, notify)
         failing = [one for one in failing if not _lost_before(one, found, before)]
         if not failing:
             break
@@ -79,7 +80,7 @@ def confirmed(porter: Porter, choice: Choice, notify: Callable[[str], None]) -> 
 
 
 def _outcomes(
-    target: Target,
+    fork: Fork,
     report: Report,
     files: Mapping[str, Content],
     notify: Callable[[str], None],
@@ -91,9 +92,11 @@ def _outcomes(
         if one.verdict in HELPED
         for name in one.patch.tests
     ]
+    target = fork.target
     python = target.python or sys.executable
     with tempfile.TemporaryDirectory(prefix="dspark-port-") as scratch:
-        make.build(Path(scratch), target.package, {**report.tests, **files})
+        files = {**fork.committed, **report.tests, **files}
+        make.build(Path(scratch), target.package, files)
         notify(f"running {len(selectors)} test classes with {python}")
         found = runner.run(Path(scratch), selectors, python=python)
     return {outcome.id: outcome for outcome in found}

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, cached_property
+from pathlib import Path
 
 from ..errors import Failure, Precondition
 from ..installs.confined import Confined
 from ..installs.locate import Target
 from ..installs.repository import Repository
-from ..model.diff import ZEROS
+from ..model.diff import ZEROS, blob_of
 from ..model.hunks import lines_of
+from ..model.states import Content
+from ..trees.make import PACKAGE
 
 # A file of the same name is the same file when it has this part of its lines.
 _ALIKE = 0.5
@@ -63,9 +66,27 @@ class Fork:
 
     def texts(self) -> Iterator[bytes]:
         """The files of the serving runtime."""
+        yield from filter(None, self.committed.values())
         for file in (self.target.package / "srt").rglob("*.py"):
-            if file.is_file() and not file.is_symlink():
-                yield file.read_bytes()
+            place = f"{PACKAGE}/{file.relative_to(self.target.package).as_posix()}"
+            if place not in self.committed:
+                yield _plain(file) or b""
+
+    @cached_property
+    def committed(self) -> dict[str, Content]:
+        """The package's files of the commit that differ in the work tree.
+
+        What no commit has is not among them: a build may have made it.
+        """
+        if not self._repository:
+            return {}
+        found = {
+            path: self._repository.content(blob)
+            for path, blob in self._repository.plain(PACKAGE).items()
+            if blob_of(_plain(self.target.root / path)) != blob
+        }
+        self.uncommitted |= found.keys()
+        return found
 
     def _read(self, path: str) -> bytes | None:
         """A file's content; None where there is none.
@@ -87,6 +108,10 @@ class Fork:
                 self.uncommitted.add(path)
                 return None if blob == ZEROS else self._repository.content(blob)
         return content
+
+
+def _plain(file: Path) -> bytes | None:
+    return file.read_bytes() if file.is_file() and not file.is_symlink() else None
 
 
 def _overlap(one: bytes, other: bytes) -> float:
