@@ -217,7 +217,7 @@ class Carrying(States):
         made: list[Section] = []
         for section in control.sections:
             path, number = section.path, control.number
-            then, now = written.own(path, number), self.at(path, number)
+            then, now = written.base(section, number), self.at(path, number)
             if then != now and section.old == blob_of(then):
                 # What a control breaks, it may break otherwise than before the edit.
                 states = then, now, forward(then, section)
