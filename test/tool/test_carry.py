@@ -225,6 +225,51 @@ def test_a_release_without_a_series_gets_all_patches(clone: Clone, capsys) -> No
     assert "nothing changed" in capsys.readouterr().out
 
 
+def test_controls_that_lack_or_do_not_fit_are_carried(clone: Clone) -> None:
+    """As after a patch that conflicted was written by hand."""
+    state = OLD.replace(*ONE)
+    control = make_edit(CLOCK, state, state.replace(b"now += 1", b"now += 9")).text
+    both = {f"controls/0001-{n}.diff": b"Nine.\n\n" + control for n in ("a", "b")}
+    write_files(clone.root / "patches/v0.5.16", both)
+    write_files(clone.root / "patches/v0.5.17", {"controls/0001-b.diff": control})
+    clone.git.run("add", "-A")
+    clone.git.run("commit", "-q", "-m", "Controls")
+    write_files(clone.root / "patches/v0.5.17", both)
+    (clone.root / "patches/v0.5.17/controls/0001-a.diff").unlink()
+    assert clone.carry("--to", "v0.5.17") == Exit.OK
+    assert (
+        clone.files("v0.5.17")["controls/0001-b.diff"] == both["controls/0001-b.diff"]
+    )
+    assert clone.carry("--to", "v0.5.17", "--controls") == Exit.OK
+    loaded = series.load(clone.next)
+    found = loaded.patches[0].controls
+    assert [one.name for one in found] == ["0001-a", "0001-b"]
+    for one in found:
+        assert one.sections[0].old == series.blobs_after(loaded, 1)[CLOCK]
+    before = clone.files("v0.5.17")
+    assert clone.carry("--to", "v0.5.17", "--controls") == Exit.OK
+    assert clone.files("v0.5.17") == before
+
+
+def test_what_conflicts_for_a_new_release_can_be_left_out(clone: Clone, capsys) -> None:
+    shutil.rmtree(clone.root / "patches/v0.5.17")
+    rest = (b"def rest(now):\n    return now", b"def rest(now):\n    return 7")
+    control = make_edit(CLOCK, OLD.replace(*rest).replace(*ONE), OLD).text
+    clone.write("v0.5.16", OLD, rest, ONE)
+    write_files(
+        clone.root, {"patches/v0.5.16/controls/0002-none.diff": b"No.\n\n" + control}
+    )
+    assert clone.carry("--to", "v0.5.17") == Exit.CONFLICT
+    told = capsys.readouterr().out
+    command = "carry v0.5.16 --to v0.5.17 --skip 1`"
+    assert f"next: `dspark-patches {command}" in told
+    assert clone.carry("--to", "v0.5.17", "--skip", "1") == Exit.OK
+    # The control was written for a state that the first patch is part of.
+    loaded = series.load(clone.next)
+    (found,) = loaded.patches[0].controls
+    assert found.sections[0].old == series.blobs_after(loaded, 2)[CLOCK]
+
+
 def test_a_release_that_conflicts_is_shown_and_left(clone: Clone, capsys) -> None:
     before = clone.files("v0.5.17")
     rest = (b"def rest(now):\n    return now", b"def rest(now):\n    return 7")
