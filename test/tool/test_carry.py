@@ -11,6 +11,7 @@ from world import World
 
 from dspark_patches import cli
 from dspark_patches.errors import Exit
+from dspark_patches.maintain import beside
 from dspark_patches.model import patch_file, releases, series
 from dspark_patches.model.diff import hunks
 
@@ -249,6 +250,33 @@ def test_controls_that_lack_or_do_not_fit_are_carried(clone: Clone) -> None:
     before = clone.files("v0.5.17")
     assert clone.carry("--to", "v0.5.17", "--controls") == Exit.OK
     assert clone.files("v0.5.17") == before
+
+
+def test_names_that_a_new_release_has_in_other_places_are_told(
+    clone: Clone, capsys
+) -> None:
+    """Whether a patch merges or not; the words of a comment are no names."""
+    use = (
+        b"    return now\n\n\ndef stop",
+        b"    return my_rate  # a_word\n\n\ndef stop",
+    )
+    clone.write("v0.5.16", OLD, ONE, use)
+    shutil.rmtree(clone.root / "patches/v0.5.17")
+    old, new = clone.root / "old", clone.root / "new"
+    second = "python/sglang/srt/second.py"
+    write_files(old, {CLOCK: b"my_rate = my_rate = a_word", second: b"a_word"})
+    write_files(new, {CLOCK: b"my_rate", second: b"my_rate = her_rate"})
+    loaded = series.load(clone.old)
+    (found,) = beside.changed(loaded, old, new)
+    assert found == f"0002 my_rate: {CLOCK} 2 -> 1, {second} 0 -> 1"
+    # What many have is looked for where the patch edits it, and only where it goes.
+    write_files(old, {"python/sglang/srt/third.py": b"my_rate " * 99})
+    (found,) = beside.changed(loaded, old, new)
+    assert found == f"0002 my_rate: {CLOCK} 2 -> 1"
+    write_files(old, {CLOCK: b"", "python/sglang/test/test_x.py": b"my_rate"})
+    assert not [*beside.changed(loaded, old, new)]
+    assert clone.carry("--to", "v0.5.17") == Exit.OK
+    assert "look at" not in capsys.readouterr().out
 
 
 def test_what_conflicts_for_a_new_release_can_be_left_out(clone: Clone, capsys) -> None:

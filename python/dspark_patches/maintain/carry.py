@@ -14,6 +14,7 @@ from ..model import series as all_series
 from ..model.releases import Release
 from ..model.series import Series
 from ..port.merging import Clash
+from . import beside
 from .carrying import Carrying
 from .clone import earlier, files, released, write
 from .restack import States
@@ -63,7 +64,8 @@ def command(
     as well. A release for which something conflicts is shown and left as it is.
     Controls are restacked, and new ones carried; an edit of a control is not.
     Commit what was carried before the next edit. A release that has no series yet
-    gets all patches of RELEASE, but for --skip.
+    gets all patches of RELEASE, but for --skip. Names of their lines that it has in
+    other places than RELEASE are told: a patch may merge there and be wrong.
 
     \b
     Examples:
@@ -89,6 +91,9 @@ def command(
         carried = carrying.carried(clone)
         if not carrying.clashes:
             report.line(f"{other.tag}: merged")
+            if not carrying.series.patches:
+                for line in beside.changed(after.series, after.root, carrying.root):
+                    report.line(f"  look at {line}")
             write(files(other, carried), "`dspark-patches lock`, then `check`")
             continue
         failed = True
