@@ -49,7 +49,7 @@ class Clone:
     """A clone with two releases, whose series have the same two patches."""
 
     def __init__(self, world: World, later: bytes = NEXT) -> None:
-        self.root = world.data
+        self.root, self.world = world.data, world
         self.old = world.release(
             "v0.5.16", {"python/sglang/__init__.py": b"", CLOCK: OLD}
         )
@@ -307,6 +307,29 @@ def test_a_release_that_conflicts_is_shown_and_left(clone: Clone, capsys) -> Non
     assert "v0.5.17: not written, there are conflicts" in told
     assert "<<<<<<< ours" in told and "return 0" in told and "return 7" in told
     assert clone.files("v0.5.17") == before
+
+
+def test_an_import_may_be_wrapped_otherwise(clone: Clone) -> None:
+    """A name more is one line in the one release, and a new statement in the other."""
+    names = [f"a_long_name_{n}" for n in range(5)]
+    line = f"from module import {', '.join(names)}\n".encode()
+    later, new = (
+        "\n".join(
+            ["from module import (", *(f"    {n}," for n in more), ")\n"]
+        ).encode()
+        for more in (["a_first", *names], [*names, "a_third"])
+    )
+    shutil.rmtree(clone.root / "patches/v0.5.17")
+    shutil.rmtree(clone.root / "patches/v0.5.16")
+    (clone.root / "patches/releases.toml").write_text("")
+    clone.old = clone.world.release("v0.5.16", {CLOCK: line + OLD})
+    clone.next = clone.world.release("v0.5.17", {CLOCK: later + OLD})
+    clone.write("v0.5.16", line + OLD, (line + OLD, new + OLD))
+    clone.git.run("add", "-A")
+    clone.git.run("commit", "-q", "-m", "Wrapped")
+    assert clone.carry("--to", "v0.5.17") == Exit.OK
+    ((added,),) = clone.changes("v0.5.17")
+    assert added.split() == [b"+", b"a_third,"]
 
 
 def test_a_merge_that_loses_a_line_is_refused(world: World, capsys) -> None:

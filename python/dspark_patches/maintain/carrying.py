@@ -8,7 +8,9 @@ A merge counts only where the patch then changes the lines that it should.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable
 from itertools import product
 from pathlib import Path
 
@@ -29,6 +31,8 @@ Versions = tuple[Patch, Patch, Patch]
 
 _FILE = PatchFile(subject="", date="", author="", body="", trailers=(), sections=())
 _NONE = Patch(number=0, name="", file=_FILE)
+
+_IMPORT = re.compile(rb"[-+](from [\w.]+ import .*|    \w+,|\))\n?")
 
 
 class Carrying(States):
@@ -144,7 +148,7 @@ class Carrying(States):
     def _changes(self, patch: Patch) -> dict[str, list[bytes]]:
         """The lines that a patch removes and adds, by path."""
         return {
-            s.path: [t for hunk in hunks(s) for t in hunk.lines if t[:1] != b" "]
+            s.path: _net(t for hunk in hunks(s) for t in hunk.lines if t[:1] != b" ")
             for s in patch.file.sections
             if s.path in self.paths
         }
@@ -170,3 +174,16 @@ class Carrying(States):
             else:
                 made.append(section)
         return msgspec.structs.replace(control, sections=tuple(made))
+
+
+def _net(lines: Iterable[bytes]) -> list[bytes]:
+    """Changed lines; of imports, which may be wrapped otherwise, the names alone."""
+    kept: list[bytes] = []
+    names: Counter[bytes] = Counter()
+    for line in lines:
+        if _IMPORT.fullmatch(line):
+            for name in re.findall(rb"\w+", line):
+                names[name] += 1 if line[:1] == b"+" else -1
+        else:
+            kept.append(line)
+    return kept + sorted(b"%s %d" % pair for pair in names.items() if pair[1])
