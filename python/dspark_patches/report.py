@@ -58,6 +58,11 @@ def failure(form: str, message: str, cause: str, next_step: str) -> None:
             line(f"  {label}: {shown}", stderr=True)
 
 
+def counted(number: int, what: str) -> str:
+    """So many of ``what``."""
+    return f"{number} {what}{'s' * (number != 1)}"
+
+
 def print_findings(form: str, found: Sequence[Finding], of_what: str) -> bool:
     """Print the findings in ``of_what`` and say whether any is an error."""
     errors = sum(one.level == "error" for one in found)
@@ -66,7 +71,8 @@ def print_findings(form: str, found: Sequence[Finding], of_what: str) -> bool:
         return bool(errors)
     for one in found:
         print_finding(form, one)
-    told = f"{errors} errors, {len(found) - errors} warnings in {of_what}"
+    warnings = counted(len(found) - errors, "warning")
+    told = f"{counted(errors, 'error')}, {warnings} in {of_what}"
     line(f"findings: {told}" if found else f"ok: {of_what}")
     return bool(errors)
 

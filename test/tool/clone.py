@@ -113,9 +113,9 @@ class Clone:
         edit.from_wheel(self.series, self.released, self.tree)
         return Git(self.tree)
 
-    def collect(self, shared: tuple[str, ...] = ()) -> dict[str, bytes | None]:
-        """What would change in the clone."""
-        wanted = collect.changes(self.series, self.tree, self.sources, shared)
+    def collect(self, *others: series.Series) -> dict[str, bytes | None]:
+        """What would change in the clone, whose other series are these."""
+        wanted = collect.changes(self.series, self.tree, self.sources, others)
         return {
             path.relative_to(self.sources).as_posix(): data
             for path, data in wanted.items()

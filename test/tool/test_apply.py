@@ -88,7 +88,7 @@ def test_what_an_interruption_left_is_told(machine: Machine, capsys) -> None:
         (target.root / place).write_bytes(before[place])
         assert cli.main(["apply", str(target.root)]) == Exit.OK
         told = capsys.readouterr().out
-        assert "1 files changed" in told and place in told
+        assert "1 file changed" in told and place in told
 
 
 def test_pip_takes_a_patched_package_out(machine: Machine, tmp_path: Path) -> None:

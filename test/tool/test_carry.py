@@ -11,6 +11,7 @@ from world import World
 
 from dspark_patches import cli
 from dspark_patches.errors import Exit
+from dspark_patches.maintain import beside
 from dspark_patches.model import patch_file, releases, series
 from dspark_patches.model.diff import hunks
 
@@ -48,7 +49,7 @@ class Clone:
     """A clone with two releases, whose series have the same two patches."""
 
     def __init__(self, world: World, later: bytes = NEXT) -> None:
-        self.root = world.data
+        self.root, self.world = world.data, world
         self.old = world.release(
             "v0.5.16", {"python/sglang/__init__.py": b"", CLOCK: OLD}
         )
@@ -225,6 +226,78 @@ def test_a_release_without_a_series_gets_all_patches(clone: Clone, capsys) -> No
     assert "nothing changed" in capsys.readouterr().out
 
 
+def test_controls_that_lack_or_do_not_fit_are_carried(clone: Clone) -> None:
+    """As after a patch that conflicted was written by hand."""
+    state = OLD.replace(*ONE)
+    control = make_edit(CLOCK, state, state.replace(b"now += 1", b"now += 9")).text
+    both = {f"controls/0001-{n}.diff": b"Nine.\n\n" + control for n in ("a", "b")}
+    write_files(clone.root / "patches/v0.5.16", both)
+    write_files(clone.root / "patches/v0.5.17", {"controls/0001-b.diff": control})
+    clone.git.run("add", "-A")
+    clone.git.run("commit", "-q", "-m", "Controls")
+    write_files(clone.root / "patches/v0.5.17", both)
+    (clone.root / "patches/v0.5.17/controls/0001-a.diff").unlink()
+    assert clone.carry("--to", "v0.5.17") == Exit.OK
+    assert (
+        clone.files("v0.5.17")["controls/0001-b.diff"] == both["controls/0001-b.diff"]
+    )
+    assert clone.carry("--to", "v0.5.17", "--controls") == Exit.OK
+    loaded = series.load(clone.next)
+    found = loaded.patches[0].controls
+    assert [one.name for one in found] == ["0001-a", "0001-b"]
+    for one in found:
+        assert one.sections[0].old == series.blobs_after(loaded, 1)[CLOCK]
+    before = clone.files("v0.5.17")
+    assert clone.carry("--to", "v0.5.17", "--controls") == Exit.OK
+    assert clone.files("v0.5.17") == before
+
+
+def test_names_that_a_new_release_has_in_other_places_are_told(
+    clone: Clone, capsys
+) -> None:
+    """Whether a patch merges or not; the words of a comment are no names."""
+    use = (
+        b"    return now\n\n\ndef stop",
+        b"    return my_rate  # a_word\n\n\ndef stop",
+    )
+    clone.write("v0.5.16", OLD, ONE, use)
+    shutil.rmtree(clone.root / "patches/v0.5.17")
+    old, new = clone.root / "old", clone.root / "new"
+    second = "python/sglang/srt/second.py"
+    write_files(old, {CLOCK: b"my_rate = my_rate = a_word", second: b"a_word"})
+    write_files(new, {CLOCK: b"my_rate", second: b"my_rate = her_rate"})
+    loaded = series.load(clone.old)
+    (found,) = beside.changed(loaded, old, new)
+    assert found == f"0002 my_rate: {CLOCK} 2 -> 1, {second} 0 -> 1"
+    # What many have is looked for where the patch edits it, and only where it goes.
+    write_files(old, {"python/sglang/srt/third.py": b"my_rate " * 99})
+    (found,) = beside.changed(loaded, old, new)
+    assert found == f"0002 my_rate: {CLOCK} 2 -> 1"
+    write_files(old, {CLOCK: b"", "python/sglang/test/test_x.py": b"my_rate"})
+    assert not [*beside.changed(loaded, old, new)]
+    assert clone.carry("--to", "v0.5.17") == Exit.OK
+    assert "look at" not in capsys.readouterr().out
+
+
+def test_what_conflicts_for_a_new_release_can_be_left_out(clone: Clone, capsys) -> None:
+    shutil.rmtree(clone.root / "patches/v0.5.17")
+    rest = (b"def rest(now):\n    return now", b"def rest(now):\n    return 7")
+    control = make_edit(CLOCK, OLD.replace(*rest).replace(*ONE), OLD).text
+    clone.write("v0.5.16", OLD, rest, ONE)
+    write_files(
+        clone.root, {"patches/v0.5.16/controls/0002-none.diff": b"No.\n\n" + control}
+    )
+    assert clone.carry("--to", "v0.5.17") == Exit.CONFLICT
+    told = capsys.readouterr().out
+    command = "carry v0.5.16 --to v0.5.17 --skip 1`"
+    assert f"next: `dspark-patches {command}" in told
+    assert clone.carry("--to", "v0.5.17", "--skip", "1") == Exit.OK
+    # The control was written for a state that the first patch is part of.
+    loaded = series.load(clone.next)
+    (found,) = loaded.patches[0].controls
+    assert found.sections[0].old == series.blobs_after(loaded, 2)[CLOCK]
+
+
 def test_a_release_that_conflicts_is_shown_and_left(clone: Clone, capsys) -> None:
     before = clone.files("v0.5.17")
     rest = (b"def rest(now):\n    return now", b"def rest(now):\n    return 7")
@@ -234,6 +307,29 @@ def test_a_release_that_conflicts_is_shown_and_left(clone: Clone, capsys) -> Non
     assert "v0.5.17: not written, there are conflicts" in told
     assert "<<<<<<< ours" in told and "return 0" in told and "return 7" in told
     assert clone.files("v0.5.17") == before
+
+
+def test_an_import_may_be_wrapped_otherwise(clone: Clone) -> None:
+    """A name more is one line in the one release, and a new statement in the other."""
+    names = [f"a_long_name_{n}" for n in range(5)]
+    line = f"from module import {', '.join(names)}\n".encode()
+    later, new = (
+        "\n".join(
+            ["from module import (", *(f"    {n}," for n in more), ")\n"]
+        ).encode()
+        for more in (["a_first", *names], [*names, "a_third"])
+    )
+    shutil.rmtree(clone.root / "patches/v0.5.17")
+    shutil.rmtree(clone.root / "patches/v0.5.16")
+    (clone.root / "patches/releases.toml").write_text("")
+    clone.old = clone.world.release("v0.5.16", {CLOCK: line + OLD})
+    clone.next = clone.world.release("v0.5.17", {CLOCK: later + OLD})
+    clone.write("v0.5.16", line + OLD, (line + OLD, new + OLD))
+    clone.git.run("add", "-A")
+    clone.git.run("commit", "-q", "-m", "Wrapped")
+    assert clone.carry("--to", "v0.5.17") == Exit.OK
+    ((added,),) = clone.changes("v0.5.17")
+    assert added.split() == [b"+", b"a_third,"]
 
 
 def test_a_merge_that_loses_a_line_is_refused(world: World, capsys) -> None:

@@ -227,7 +227,7 @@ def test_the_command_tells_findings_in_three_ways(
     assert command("v0.5.16") == 1
     text = capsys.readouterr().out
     assert text.startswith(f"{FIRST}:11: error: {KIT} is not in the clone\n  next: ")
-    assert text.endswith("findings: 1 errors, 0 warnings in 1 series\n")
+    assert text.endswith("findings: 1 error, 0 warnings in 1 series\n")
     assert command("--format", "json") == 1
     told = json.loads(capsys.readouterr().out)
     assert told["ok"] is False

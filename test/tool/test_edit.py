@@ -29,7 +29,10 @@ from dspark_patches.errors import BadInput, Conflict, Precondition, Usage
 from dspark_patches.files import replace_all
 from dspark_patches.git import Git
 from dspark_patches.maintain import collect, edit
-from dspark_patches.model import patch_file
+from dspark_patches.model import diff, patch_file
+from dspark_patches.model.series import Patch, Series
+
+FREE = "test/registered/unit/test_free.py"
 
 
 def test_an_unedited_work_tree_changes_nothing(clone: Clone) -> None:
@@ -86,7 +89,7 @@ def test_sections_of_checkout_files_survive_a_work_tree(clone: Clone) -> None:
     git.run("reset", "-q", "--hard", "HEAD~1")
     write_files(clone.tree, {CLOCK: b"tick just once\n"})
     commit_all(git, "--amend", "--no-edit")
-    changes = clone.collect(shared=(TEST,))
+    changes = clone.collect(clone.series)
     assert changes["patches/v0.5.16/0002-patch.patch"] is None
     assert TEST not in changes
     first = patch_file.parse(changes["patches/v0.5.16/0001-patch.patch"])
@@ -108,6 +111,27 @@ def test_a_new_commit_becomes_a_new_patch(clone: Clone) -> None:
     commit_all(git, "-m", "Free the pool (again)\n\nIt leaked.\n\nFixes: x")
     changes = clone.collect()
     assert list(changes) == ["patches/v0.5.16/0003-free-the-pool-again.patch"]
+
+
+def test_a_patch_taken_over_from_another_release_keeps_its_name(clone: Clone) -> None:
+    """Its test stays the clone's, however the other release has it."""
+    other = b"free = 1\n"
+    write_files(clone.sources, {FREE: b"if HAS_POOL:\n    free = 1\n"})
+    theirs = make_patch_file(
+        make_edit("python/sglang/srt/pool.py", b"pool\n", b"pool\nfree\n"),
+        diff.render_add(FREE, other),
+        subject="Free the pool",
+    )
+    named = Patch(number=7, name="0007-free-it", file=theirs)
+    release = Series(release="v0.5.17", folder=clone.folder, patches=(named,))
+    git = clone.edit()
+    write_files(clone.tree, {"python/sglang/srt/pool.py": b"pool\nfree\n", FREE: other})
+    commit_all(git, "-m", "Free the pool\n\nIt leaked.\n\nFixes: x")
+    assert list(clone.collect(release)) == ["patches/v0.5.16/0007-free-it.patch"]
+    write_files(clone.tree, {FREE: other + b"more = 1\n"})
+    commit_all(git, "--amend", "--no-edit")
+    with pytest.raises(Conflict, match=f"{FREE} in the clone is not what"):
+        clone.collect(release)
 
 
 @pytest.mark.parametrize(

@@ -144,6 +144,11 @@ def test_an_import_that_the_fork_widened_is_no_conflict() -> None:
     long = b"from m import " + b", ".join(b"name_%02d" % n for n in range(12)) + b"\n"
     widened, _ = merge(base, ours, base.replace(b"a, c", b"a, c, " + long[14:-1]))
     assert widened and b"from m import (\n    a,\n    b,\n    c,\n" in widened
+    # Where only the names conflict, git shows no `import`.
+    base = b"from m import (\n    name_b,\n    name_c,\n)\n"
+    ours, theirs = (base.replace(b"(\n", b"(\n    %s,\n" % n) for n in (b"b", b"a"))
+    merged, _ = merge(base, ours, theirs)
+    assert merged == b"from m import a, b, name_b, name_c\n"
 
 
 def test_imports_that_are_not_alike_stay_a_conflict() -> None:

@@ -84,7 +84,8 @@ def done(outcome: Outcome) -> str:
         return f"nothing to do: {target} is {now} already ({release})"
     branch = f"branch {outcome.branch}" if outcome.branch else "HEAD"
     where = f", {branch} stands at {outcome.head}" if outcome.head else ""
-    return f"{release}: {target} is {now}; {len(outcome.files)} files changed{where}"
+    files = report.counted(len(outcome.files), "file")
+    return f"{release}: {target} is {now}; {files} changed{where}"
 
 
 def next_step(status: Status) -> str:

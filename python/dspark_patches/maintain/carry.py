@@ -1,40 +1,23 @@
-"""``dspark-patches carry``: an edit of one release's series, on the others too.
-
-What is merged is the state of a file after each patch: what the edit made of the
-one release's file goes, by git's three-way merge, into the other's. Since every
-later state takes it in as well, the patches that follow are restacked on the way.
-A merge counts only where the patch then changes the lines that it should.
-"""
+"""``dspark-patches carry``: an edit of one release's series, on the others too."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from pathlib import Path
 
 import click
 import msgspec
 
 from .. import report
 from ..errors import Exit
-from ..model import patch_file as patch_files
 from ..model import releases
 from ..model import series as all_series
-from ..model.diff import Section, blob_of, forward, hunks
-from ..model.patch_file import PatchFile
 from ..model.releases import Release
-from ..model.series import Control, Patch, Series
-from ..model.states import Content
+from ..model.series import Series
 from ..port.merging import Clash
-from ..trees.workshop import difference
-from .added import single_additions
+from . import beside
+from .carrying import Carrying
 from .clone import earlier, files, released, write
-from .restack import States, from_message, with_sections
-
-# A patch before the edit, after it, and of the release that it is carried to.
-Versions = tuple[Patch, Patch, Patch]
-
-_FILE = PatchFile(subject="", date="", author="", body="", trailers=(), sections=())
-_NONE = Patch(number=0, name="", file=_FILE)
+from .restack import States
 
 
 @click.command(name="carry")
@@ -59,6 +42,11 @@ _NONE = Patch(number=0, name="", file=_FILE)
     metavar="NUMBER",
     help="Leave this patch out where there is no series yet; may be given again.",
 )
+@click.option(
+    "--controls",
+    is_flag=True,
+    help="Also the controls that another series lacks, or that do not fit it.",
+)
 @click.pass_context
 def command(
     context: click.Context,
@@ -66,6 +54,7 @@ def command(
     to: tuple[str, ...],
     since: str,
     skip: tuple[int, ...],
+    controls: bool,
 ) -> None:
     """Carry what was edited in the patches of RELEASE to the series of other releases.
 
@@ -75,7 +64,8 @@ def command(
     as well. A release for which something conflicts is shown and left as it is.
     Controls are restacked, and new ones carried; an edit of a control is not.
     Commit what was carried before the next edit. A release that has no series yet
-    gets all patches of RELEASE, but for --skip.
+    gets all patches of RELEASE, but for --skip. Names of their lines that it has in
+    other places than RELEASE are told: a patch may merge there and be wrong.
 
     \b
     Examples:
@@ -94,140 +84,39 @@ def command(
     for other in dict.fromkeys((one, *releases.chosen(to))):
         if other == one or other in releases.with_series():
             here = before.series if other == one else all_series.load(other)
-            carrying = Carrying(before, after, here, released(other).root)
+            anew = controls and other != one
+            carrying = Carrying(before, after, here, released(other).root, anew)
         else:
             carrying = _first(after, other, skip)
         carried = carrying.carried(clone)
         if not carrying.clashes:
             report.line(f"{other.tag}: merged")
+            if not carrying.series.patches:
+                for line in beside.changed(after.series, after.root, carrying.root):
+                    report.line(f"  look at {line}")
             write(files(other, carried), "`dspark-patches lock`, then `check`")
             continue
         failed = True
-        report.line(f"{other.tag}: not written, there are conflicts", style="red")
-        for clash in carrying.clashes:
-            report.line(f"  {clash.patch}: {clash.what}")
-            for line in clash.text.splitlines():
-                report.line(f"    {line}")
+        _show(carrying.clashes, one, other, skip)
     context.exit(Exit.CONFLICT if failed else Exit.OK)
 
 
-class Carrying(States):
-    """A release's series, with the edit of another's or of its own.
-
-    Args:
-        before: the edited release's files under the series before.
-        after: the same under the series after, whose patches may lag behind.
-        series: the series that the edit is carried to; ``before`` its own.
-        root: its released tree.
-    """
-
-    def __init__(
-        self, before: States, after: States, series: Series, root: Path
-    ) -> None:
-        super().__init__(series, root)
-        self.clashes += after.clashes
-        self.modes |= after.modes
-        self.paths |= before.paths | after.paths
-        self.paths -= before.outside | after.outside | self.outside
-        self.paths -= single_additions(series) | single_additions(after.series)
-        self._before, self._after = before, after
-        self._seen: dict[tuple[str, int], Content] = {}
-
-    def at(self, path: str, number: int) -> Content:
-        """A file after all patches up to a number, and the edit."""
-        if (path, number) not in self._seen:
-            ours = self.own(path, number)
-            old, new = (one.own(path, number) for one in (self._before, self._after))
-            merged = self.three((old, ours, new), f"{number:04}", path)
-            self._seen[path, number] = merged
-        return self._seen[path, number]
-
-    def carried(self, clone: Path) -> Series:
-        """The series after the edit; right when there are no clashes.
-
-        Raises:
-            Malformed: a source cannot be in a patch.
-            Precondition: an added file has no source in the clone.
-        """
-        old, new, here = (
-            {patch.number: patch for patch in one.series.patches}
-            for one in (self._before, self._after, self)
-        )
-        # The edited series itself has its names and controls as they are now.
-        own = new if self.series is self._before.series else here
-        numbers = (here.keys() | new.keys() - old.keys()) - (old.keys() - new.keys())
-        versions = {
-            n: (old.get(n, _NONE), new.get(n, _NONE), here.get(n, _NONE))
-            for n in sorted(numbers)
-        }
-        patches = tuple(self._patch(own.get(n, _NONE), versions[n]) for n in versions)
-        series = msgspec.structs.replace(self.series, patches=patches)
-        made = self.restack(series, clone)
-        for patch in made.patches:
-            self._compare(patch, versions[patch.number])
-        return made
-
-    def _patch(self, own: Patch, versions: Versions) -> Patch:
-        """A patch with its words, its controls and the sections that have no states."""
-        old, new, here = (
-            {s.path: s for s in one.file.sections if s.path not in self.paths}
-            for one in versions
-        )
-        kept = {path: new[path] for path in new.keys() - old.keys()} | here
-        sections = [kept[path] for path in kept.keys() - (old.keys() - new.keys())]
-        patch = versions[1] if own is _NONE else own
-        file = patch.file
-        if _NONE not in versions:
-            one, two, ours = (
-                patch_files.commit_message(one.file).encode() for one in versions
-            )
-            what = f"the message of {patch.name}"
-            text = self.three((one, ours, two), patch.name, what).decode()
-            file = from_message(text, file.date, file.sections, what)
-        names = {c.name for c in (*versions[0].controls, *own.controls)}
-        added = (c for c in versions[1].controls if c.name not in names)
-        controls = (
-            *(self._control(control, self) for control in own.controls),
-            *(self._control(control, self._after) for control in added),
-        )
-        file = with_sections(file, sections)
-        return msgspec.structs.replace(patch, file=file, controls=controls)
-
-    def _compare(self, patch: Patch, versions: Versions) -> None:
-        """Refuse a patch that changes other lines than it changed or should."""
-        one, two, ours, made = map(self._changes, (*versions, patch))
-        for path in {**one, **two, **ours, **made}:
-            # It changes here what it changes there, or else what it did before.
-            same = one.get(path) == ours.get(path)
-            wanted = two.get(path) if same else ours.get(path)
-            if (same or one.get(path) == two.get(path)) and made.get(path) != wanted:
-                text = "merged, the patch would not change the same lines"
-                self.clashes.append(Clash(patch=patch.name, what=path, text=text))
-
-    def _changes(self, patch: Patch) -> dict[str, list[bytes]]:
-        """The lines that a patch removes and adds, by path."""
-        return {
-            s.path: [t for hunk in hunks(s) for t in hunk.lines if t[:1] != b" "]
-            for s in patch.file.sections
-            if s.path in self.paths
-        }
-
-    def _control(self, control: Control, written: States) -> Control:
-        """A control of ``written`` files on the tree that its patch leaves here now."""
-        made: list[Section] = []
-        for section in control.sections:
-            path, number = section.path, control.number
-            then, now = written.own(path, number), self.at(path, number)
-            if then != now and section.old == blob_of(then):
-                # What a control breaks, it may break otherwise than before the edit.
-                states = then, now, forward(then, section)
-                after = self.three(states, control.name, path, "--theirs")
-                # It may break a file that no patch touches.
-                modes = {path: section.mode} | self.modes
-                made += difference({path: now}, {path: after}, modes) or [section]
-            else:
-                made.append(section)
-        return msgspec.structs.replace(control, sections=tuple(made))
+def _show(
+    clashes: Collection[Clash], one: Release, other: Release, skip: Collection[int]
+) -> None:
+    """Tell what conflicts, and how to go on."""
+    report.line(f"{other.tag}: not written, there are conflicts", style="red")
+    for clash in clashes:
+        report.line(f"  {clash.patch}: {clash.what}")
+        for line in clash.text.splitlines():
+            report.line(f"    {line}")
+    if other == one or other in releases.with_series():
+        report.line(f"next: carry it by hand, in what `edit {other.tag}` makes")
+        return
+    left = sorted({*skip, *(int(clash.patch[:4]) for clash in clashes)})
+    options = " ".join(f"--skip {number}" for number in left)
+    command = f"dspark-patches carry {one.tag} --to {other.tag} {options}"
+    report.line(f"next: `{command}`, and docs/next-release.md for what is left out")
 
 
 def _first(after: States, release: Release, skip: Collection[int]) -> Carrying:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -12,7 +12,7 @@ from ..errors import Conflict, Precondition
 from ..git import Git, GitError
 from ..model import diff
 from ..model import patch_file as patch_files
-from ..model.diff import ZEROS
+from ..model.diff import ZEROS, blob_of
 from ..model.patch_file import PatchFile
 from ..model.series import Patch, Series, added_paths, chain
 from ..trees import workshop
@@ -25,13 +25,14 @@ _UNDER_WAY = ("rebase-merge", "rebase-apply", "MERGE_HEAD", "CHERRY_PICK_HEAD")
 
 
 def changes(
-    series: Series, tree: Path, clone: Path, shared: Collection[str]
+    series: Series, tree: Path, clone: Path, others: Sequence[Series]
 ) -> dict[Path, bytes | None]:
     """What the clone must be like so that its series is the commits of ``tree``.
 
     Returns:
-        The content of each file; None for one that goes. Added files that other
-        releases need too, ``shared``, stay.
+        The content of each file; None for one that goes. Added files that ``others``,
+        the series of other releases, need too, stay; a new commit that has a subject
+        of theirs is their patch.
 
     Raises:
         Conflict: the clone changed since the work tree was made.
@@ -41,15 +42,17 @@ def changes(
     git = Git(tree)
     for what, cause, hint in _hindrances(git):
         raise Precondition(f"{tree} {what}", cause=cause, next_step=hint)
-    if _patches(series, git, START_REF) != {p.name: p.file for p in series.patches}:
+    start = _patches(series, git, START_REF, series.patches)
+    if start != {p.name: p.file for p in series.patches}:
         edit = f"`dspark-patches edit {series.release}`"
         raise Conflict(
             f"the series of {series.release} changed since {tree} was made",
             next_step=f"make a new work tree with {edit} and cherry-pick your commits",
         )
-    after = _patches(series, git, "HEAD")
+    named = [patch for one in (*others, series) for patch in one.patches]
+    after = _patches(series, git, "HEAD", named)
     wanted = _series_files(series, after)
-    return wanted | _added_files(series, after, git, clone, shared)
+    return wanted | _added_files(series, after, git, clone, others)
 
 
 def slug(subject: str) -> str:
@@ -81,8 +84,14 @@ def _hindrances(git: Git) -> Iterator[tuple[str, str, str]]:
         yield "has a merge among its commits", "", hint
 
 
-def _patches(series: Series, git: Git, until: str) -> dict[str, PatchFile]:
-    """A patch for each commit on top of the release, by its file stem."""
+def _patches(
+    series: Series, git: Git, until: str, named: Iterable[Patch]
+) -> dict[str, PatchFile]:
+    """A patch for each commit on top of the release, by its file stem.
+
+    A commit that has the subject of a ``named`` patch has its name as well.
+    """
+    names = {patch.file.subject: patch.name for patch in named}
     # What the release lacks is not in the commits either.
     edited = [path for path, link in chain(series).items() if link.old != ZEROS]
     outside = {path for path in edited if _file(git, RELEASE_REF, path) is None}
@@ -104,9 +113,9 @@ def _patches(series: Series, git: Git, until: str) -> dict[str, PatchFile]:
                 )
             subjects.append(subject)
             patch = known.get(subject)
-            stem = patch.name[5:] if patch else slug(subject)
+            before, _, stem = names.get(subject, f"0-{slug(subject)}").partition("-")
             # A number says what a patch is about, on every release; there are gaps.
-            number = max(number + 1, patch.number if patch else 0)
+            number = max(number + 1, int(before))
             made = diff.parse(shop.compare(f"{id}^", id), name)
             own = patch.file.sections if patch else ()
             sections = (*made, *(s for s in own if s.path in outside))
@@ -144,16 +153,22 @@ def _added_files(
     made: Mapping[str, PatchFile],
     git: Git,
     clone: Path,
-    shared: Collection[str],
+    others: Sequence[Series],
 ) -> dict[Path, bytes | None]:
     """The sources of what the series adds, where the work tree changed it."""
     patches = (Patch(number=0, name=name, file=value) for name, value in made.items())
     renewed = msgspec.structs.replace(series, patches=tuple(patches))
+    shared = set().union(*map(added_paths, others))
+    patched = (patch for one in others for patch in one.patches)
+    theirs = {(s.path, s.new) for patch in patched for s in patch.file.sections}
     found: dict[Path, bytes | None] = {}
     for path in sorted(added_paths(series) | added_paths(renewed)):
         old, new = (_file(git, commit, path) for commit in (START_REF, "HEAD"))
         here = content(clone / path)
         if new in (old, here) or (new is None and path in shared):
+            continue
+        # Another release's patch was taken over; `export` answers for this one.
+        if old is None and (path, blob_of(new)) in theirs:
             continue
         if here != old:
             export = f"`dspark-patches export {series.release}`"

@@ -13,6 +13,7 @@ from ..errors import Exit, Usage
 from ..findings import Finding
 from ..model import releases, series
 from ..model.releases import Release
+from ..model.series import Series
 from ..report import print_findings
 from . import collect, pr
 from .clone import released, write
@@ -67,7 +68,7 @@ def command(
     for one in chosen:
         loaded = series.load(one)
         if tree:
-            wanted |= collect.changes(loaded, tree, releases.data_root(), _shared(one))
+            wanted |= collect.changes(loaded, tree, releases.data_root(), _others(one))
         elif texts:
             for patch in loaded.patches:
                 path = texts / one.tag / f"{patch.name}.md"
@@ -79,13 +80,12 @@ def command(
         failed = print_findings(form, [*_stale(wanted)], f"{len(chosen)} series")
         context.exit(Exit.FINDINGS if failed else Exit.OK)
     lock = " ".join(("dspark-patches lock", *release))
-    write(wanted, "paste one as a pull request's text" if texts else f"`{lock}`")
+    step = f"dspark-patches export {chosen[0].tag} && {lock}" if tree else lock
+    write(wanted, "paste one as a pull request's text" if texts else f"`{step}`")
 
 
-def _shared(one: Release) -> set[str]:
-    """What other releases add."""
-    others = (other for other in releases.with_series() if other != one)
-    return {p for other in others for p in series.added_paths(series.scan(other)[0])}
+def _others(one: Release) -> list[Series]:
+    return [series.scan(o)[0] for o in releases.with_series() if o != one]
 
 
 def _stale(wanted: Mapping[Path, bytes]) -> Iterator[Finding]:

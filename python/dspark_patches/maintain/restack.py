@@ -60,6 +60,11 @@ class States(Merging):
         made = [c for n, c in self._made.get(path, {}).items() if n <= number]
         return made[-1] if made else content(self.root / path)
 
+    def base(self, section: Section, number: int) -> Content:
+        """What a section was written for: as :meth:`own` says, or else what is known."""
+        now = self.own(section.path, number)
+        return now if section.old == blob_of(now) else self._known.get(section.old, now)
+
     def at(self, path: str, number: int) -> Content:
         """The same, as a series made anew shall leave the file."""
         return self.own(path, number)
@@ -112,7 +117,7 @@ class States(Merging):
         if now is None and section.old != ZEROS and not in_wheels(path):
             self.outside.add(path)
             return
-        base = now if section.old == blob_of(now) else self._known.get(section.old, now)
+        base = self.base(section, number)
         try:
             states = base, now, forward(base, section)
         except Conflict as failure:

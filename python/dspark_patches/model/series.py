@@ -119,7 +119,8 @@ def scan(
     if not patches and not failures:
         raise Usage(
             f"{release.tag} has no series",
-            next_step="name a release that has patches below patches/",
+            next_step="name a release that has patches below patches/, or carry another "
+            f"one's: `dspark-patches carry OTHER --to {release.tag}`",
         )
     return Series(release=release.tag, folder=folder, patches=patches), tuple(failures)
 

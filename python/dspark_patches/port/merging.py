@@ -66,8 +66,7 @@ def merge(
     An import that both sides changed is merged by what it names.
     """
     merged, clash = _merge_file(base, ours, theirs, options)
-    at_imports = merged is None and "import" in clash
-    if at_imports and (apart := imports.aligned(base, ours, theirs)):
+    if merged is None and (apart := imports.aligned(base, ours, theirs)):
         merged, _ = _merge_file(apart[0], ours, apart[1], options)
     return merged, clash if merged is None else ""
 
