@@ -27,18 +27,21 @@ Counts = dict[str, Counter[bytes]]
 def changed(series: Series, old: Path, new: Path) -> Iterator[str]:
     """Each name of a patch's lines that the new release has elsewhere than the old."""
     before, after = _counts(old), _counts(new)
-    total = sum(before.values(), Counter())
+    total: Counter[bytes] = Counter()
+    for counts in before.values():
+        total.update(counts)
+    paths, none = sorted(after), Counter()
     for patch in series.patches:
         edited = {s.path for s in patch.file.sections if s.kind != "add"}
         for name in sorted(_names(patch) & total.keys()):
             rare = total[name] <= _RARE
-            counts = (
-                (path, before.get(path, Counter())[name], after[path][name])
-                for path in sorted(after)
+            both = (
+                (path, before.get(path, none)[name], after[path][name])
+                for path in paths
             )
             found = [
                 f"{path} {was} -> {now}"
-                for path, was, now in counts
+                for path, was, now in both
                 if (was != now if rare else was > now and path in edited)
             ]
             if found:
