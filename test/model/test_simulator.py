@@ -64,7 +64,6 @@ def test_any_order_of_events_on_patched_releases(cases, tag):
         ("v0.5.16", "retraction", "retracted for"),
         ("v0.5.18", "clock,bound,retraction", "retracted for"),
         ("v0.5.18", "handoff", "no attribute 'prepare_for_decode'"),
-        ("v0.5.18", "handoff,backup", "NotImplementedError"),
         ("v0.5.23", "clock,bound,retraction", "retracted for"),
         ("v0.5.23", "handoff,backup", "NotImplementedError"),
     ],

@@ -43,7 +43,8 @@ def test_the_whole_loop(
     assert run("export", "--from", clone.tree, "v0.5.16") == 0
     told = capsys.readouterr().out
     assert f"wrote {clone.folder / '0002-patch.patch'}\n" in told
-    assert told.endswith("next: `dspark-patches lock v0.5.16`\n")
+    step = "dspark-patches export v0.5.16 && dspark-patches lock v0.5.16"
+    assert told.endswith(f"next: `{step}`\n")
     assert (clone.sources / TEST).read_bytes() == b"test 2\n"
     assert run("export", "--check") == 0
     assert run("lock") == 0

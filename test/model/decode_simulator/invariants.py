@@ -17,7 +17,7 @@ from .dead import dead_swa
 from .node import Node
 
 # May be left out one by one, where the defect of one would hide the others.
-CHECKS = ("clock", "bound", "retraction", "handoff", "backup")
+CHECKS = ("clock", "bound", "retraction", "handoff", "backup", "kv")
 
 
 class Steps:

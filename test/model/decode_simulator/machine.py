@@ -40,7 +40,8 @@ class DecodeMachine(RuleBasedStateMachine):
 
     Attributes:
         checks: those of :data:`CHECKS` that are made; ``handoff`` brings nodes behind
-            a prefill node, ``backup`` pools that cannot copy to the host.
+            a prefill node, ``backup`` pools that cannot copy to the host, ``kv`` what
+            forwards read.
         totals: what happened in all machines of this process.
     """
 
@@ -88,7 +89,7 @@ class DecodeMachine(RuleBasedStateMachine):
                 **options,
             ),
             self._pattern,
-            reads_kv=True,
+            reads_kv="kv" in self.checks,
         )
         self.drain = drain
         self.shares = not state.loses_shared_swa()
@@ -217,7 +218,8 @@ class DecodeMachine(RuleBasedStateMachine):
         for name in ("finished", "aborted"):
             self.totals[name] += len(getattr(counters, name))
         self.totals["decode steps"] += counters.decode_steps
-        self.totals["KV reads"] += self.node.forward.kv.reads
+        if self.node.forward.kv:
+            self.totals["KV reads"] += self.node.forward.kv.reads
         self.totals["retracted"] += counters.retracted
         ended = sorted(counters.finished + counters.aborted)
         assert ended == [req.rid for req in self.reqs], f"only {ended} ended"
