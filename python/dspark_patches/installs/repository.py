@@ -76,13 +76,9 @@ class Repository:
         """What the index has at each of ``paths``."""
         return self._states(paths, "ls-files", "-s", "-z")
 
-    def plain(self, folder: str) -> dict[str, str]:
-        """The blob of each plain file that the commit has below a folder."""
-        with self._refused():
-            output = self._git.run("ls-tree", "-r", "-z", self.head, "--", folder)
-        lines = output.decode("utf-8", "surrogateescape").split("\0")[:-1]
-        facts = (line.split("\t", 1) for line in lines if line.startswith("100"))
-        return {path: told.split()[2] for told, path in facts}
+    def below(self, folder: str) -> dict[str, FileState]:
+        """What the commit has at each path below a folder."""
+        return dict(self._told([folder], "ls-tree", "-r", "-z", self.head))
 
     def content(self, blob: str) -> bytes:
         """The content of a blob; Precondition where it is not here."""
@@ -156,19 +152,22 @@ class Repository:
             return ""
 
     def _states(self, paths: Paths, *ask: str) -> dict[str, FileState]:
-        """The state of each path, from git's lines of a mode, facts and a path."""
         states = dict.fromkeys(paths, FileState(ZEROS))
         # Of no path, git would tell of all.
+        told = self._told(paths, *ask) if paths else ()
+        states.update((path, state) for path, state in told if path in states)
+        return states
+
+    def _told(self, paths: Paths, *ask: str) -> Iterator[tuple[str, FileState]]:
+        """The state of each path, from git's lines of a mode, facts and a path."""
         with self._refused():
-            output = self._git.run(*ask, "--", *paths) if paths else b""
+            output = self._git.run(*ask, "--", *paths)
         for line in output.decode("utf-8", "surrogateescape").split("\0")[:-1]:
             facts, path = line.split("\t", 1)
             mode, *facts = facts.split()
             blob = next(fact for fact in facts if len(fact) == len(ZEROS))
             plain = mode.startswith("100") and {"0", "blob"} & {*facts}
-            if path in states:
-                states[path] = FileState(blob) if plain else _OTHER
-        return states
+            yield path, FileState(blob) if plain else _OTHER
 
     @contextmanager
     def _refused(self) -> Iterator[None]:

@@ -81,9 +81,9 @@ class Fork:
         if not self._repository:
             return {}
         found = {
-            path: self._repository.content(blob)
-            for path, blob in self._repository.plain(PACKAGE).items()
-            if blob_of(_plain(self.target.root / path)) != blob
+            path: self._repository.content(state.blob)
+            for path, state in self._repository.below(PACKAGE).items()
+            if state.blob and blob_of(_plain(self.target.root / path)) != state.blob
         }
         self.uncommitted |= found.keys()
         return found
