@@ -6,6 +6,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import torch
+from decode_simulator import state
 from decode_simulator.config import NodeConfig
 from decode_simulator.forward import Uniform
 from decode_simulator.node import Node
@@ -40,9 +42,8 @@ class TestKV(unittest.TestCase):
             self.node.turn()
 
     def row(self, req):
-        """The slots of a request, by position."""
-        holder = req.kv if hasattr(req.kv, "req_pool_idx") else req
-        return self.rows.req_to_token[holder.req_pool_idx]
+        """The slots of a request, by position, in place."""
+        return torch.from_numpy(state.row_slots(req, self.rows.req_to_token))
 
     def oldest_of_the_window(self, req):
         return self.row(req)[req.seqlen - 1 - WINDOW : req.seqlen - WINDOW].long()
