@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
+PROOF = ROOT / "docs" / "proof.json"
 sys.path.insert(0, str(ROOT / "test" / "series"))
 
 import extra  # noqa: E402
@@ -114,10 +115,15 @@ def _cells(seen: dict[str, dict[str, Any]]) -> list[str]:
     return cells
 
 
+def current_table() -> str:
+    """The table of what docs/proof.json says of the series as they are."""
+    series = {one.tag: served(one)["series_blob"] for one in releases.with_series()}
+    return table(json.loads(PROOF.read_bytes()), series)
+
+
 def main() -> int:
     options = _options()
-    path = ROOT / "docs" / "proof.json"
-    proof: Proof = json.loads(path.read_bytes()) if path.exists() else {}
+    proof: Proof = json.loads(PROOF.read_bytes()) if PROOF.exists() else {}
     amiss = 0
     for release in releases.chosen(options.release):
         for part in options.part:
@@ -126,10 +132,9 @@ def main() -> int:
             amiss += counts["amiss"]
             seen = counts | dict(series=served(release)["series_blob"])
             proof.setdefault(release.tag, {})[part] = seen
-            path.write_text(json.dumps(proof, indent=1, sort_keys=True) + "\n")
-    series = {one.tag: served(one)["series_blob"] for one in releases.with_series()}
-    path.with_suffix(".md").write_text(table(proof, series))
-    print(table(proof, series), "next: `dspark-patches readme`", sep="")
+            PROOF.write_text(json.dumps(proof, indent=1, sort_keys=True) + "\n")
+    PROOF.with_suffix(".md").write_text(made := current_table())
+    print(made, "next: `dspark-patches readme`", sep="")
     return 1 if amiss else 0
 
 
@@ -137,7 +142,8 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     add = parser.add_argument
     add("release", nargs="*", help="all that have a series unless told")
-    add("--part", nargs="+", choices=PARTS, help="all unless told; upstream by --tags")
+    told = "all unless told, upstream's by --tags; none makes the table alone"
+    add("--part", nargs="*", choices=PARTS, help=told)
     add("--tags", type=Path, metavar="DIR", help="holds a checkout of each tag")
     options = parser.parse_args()
     if options.part is None:

@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 
 RUN = Path(__file__).with_name("run.py")
-table = runpy.run_path(str(RUN))["table"]
+WHOLE = runpy.run_path(str(RUN))
+table = WHOLE["table"]
 
 SEEN = {
     "patches": {"patches": 19, "amiss": 0, "series": "new"},
@@ -40,6 +41,11 @@ def test_what_is_of_another_series_or_was_not_run_is_not_shown():
     sixteen, seventeen = (cells(row) for row in made.splitlines()[-2:])
     assert sixteen[4:6] == ["-", "-"] and sixteen[6] == "758 -> 1,921"
     assert seventeen == ["v0.5.17", *["-"] * 6]
+
+
+def test_the_readme_shows_what_is_of_the_series_as_they_are():
+    page = WHOLE["PROOF"].with_suffix(".md").read_text()
+    assert page == WHOLE["current_table"](), "run `scripts/prove --part`"
 
 
 def test_upstream_wants_checkouts():
